@@ -1,6 +1,7 @@
 //! The delivery of a mock agent's frames.
 
 use std::error::Error;
+use std::io;
 use std::thread;
 
 use polymeter_proto::wire::message::ToAgent;
@@ -43,15 +44,23 @@ pub fn deliver(
 }
 
 /// Sends all frames of agents, each from its own thread, so that an agent whose socket is full does not block
-/// the others. Returns the time from the first send to the last acknowledgement, in seconds.
-pub fn deliver_all(endpoint: &str, script: &Script, agents: Vec<MockAgent>) -> Result<f64, Box<dyn Error>> {
+/// the others; the agents use the endpoints in turn. Returns the time from the first send to the last acknowledgement, in seconds.
+pub fn deliver_all(
+    endpoints: &[String],
+    script: &Script,
+    agents: Vec<MockAgent>,
+) -> Result<f64, Box<dyn Error>> {
     let context = zmq::Context::new();
     let begin_ns = now_ns();
     thread::scope(|scope| {
         let threads: Vec<_> = agents
             .into_iter()
-            .map(|agent| {
-                scope.spawn(|| deliver(&context, endpoint, script, agent).map_err(|error| error.to_string()))
+            .zip(endpoints.iter().cycle())
+            .map(|(agent, endpoint)| {
+                let context = &context;
+                scope.spawn(move || {
+                    deliver(context, endpoint, script, agent).map_err(|error| error.to_string())
+                })
             })
             .collect();
         threads
@@ -97,16 +106,38 @@ pub fn store_all(
     script: &Script,
     agents: Vec<MockAgent>,
 ) -> Result<Taken, Box<dyn Error>> {
+    store_all_through(1, kind, more, script, agents)
+}
+
+/// Does the same with several collectors of the store, which share the agents.
+pub fn store_all_through(
+    collectors: usize,
+    kind: Kind,
+    more: &str,
+    script: &Script,
+    agents: Vec<MockAgent>,
+) -> Result<Taken, Box<dyn Error>> {
     let scratch = tempfile::tempdir()?;
     let store = Store::start(kind)?;
-    let listen = format!("ipc://{}/collector", scratch.path().display());
-    let collector = Collector::start(scratch.path(), &listen, &store, more)?;
+    let (mut running, mut endpoints) = (Vec::new(), Vec::new());
+    for number in 0..collectors {
+        let directory = scratch.path().join(number.to_string());
+        std::fs::create_dir(&directory)?;
+        let listen = format!("ipc://{}/collector", directory.display());
+        running.push(Collector::start(&directory, &listen, &store, more)?);
+        endpoints.push(listen);
+    }
+    let cpu_s = |running: &[Collector]| {
+        running.iter().map(|collector| Ok(collector.usage()?.cpu_s)).sum::<io::Result<f64>>()
+    };
     let samples = agents.iter().map(MockAgent::samples).sum();
-    let (collector_cpu_s, server_cpu_s) = (collector.usage()?.cpu_s, store.usage()?.cpu_s);
-    let seconds = deliver_all(&listen, script, agents)?;
+    let (collector_cpu_s, server_cpu_s) = (cpu_s(&running)?, store.usage()?.cpu_s);
+    let seconds = deliver_all(&endpoints, script, agents)?;
     let (collector_cpu_s, server_cpu_s) =
-        (collector.usage()?.cpu_s - collector_cpu_s, store.usage()?.cpu_s - server_cpu_s);
-    collector.stop()?;
+        (cpu_s(&running)? - collector_cpu_s, store.usage()?.cpu_s - server_cpu_s);
+    for collector in running {
+        collector.stop()?;
+    }
     let stored = store.samples()?;
     if stored != samples {
         return Err(format!("{samples} samples were acknowledged, and {stored} are stored").into());

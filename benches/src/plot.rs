@@ -11,6 +11,8 @@ pub struct Plot {
     pub y_label: String,
     pub places: Vec<String>,
     pub series: Vec<Series>,
+    /// True if the vertical axis has powers of ten. Values that are not positive are left out then.
+    pub is_logarithmic: bool,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -32,13 +34,14 @@ const TICKS: f64 = 6.0;
 impl Plot {
     pub fn render(&self) -> String {
         let mut svg = Svg::new(SIZE.0, SIZE.1, 13);
-        let scale = Scale::over(self.series.iter().flat_map(|series| series.points.iter().flatten()));
+        let points = self.series.iter().flat_map(|series| series.points.iter().flatten());
+        let scale = Scale::over(points, self.is_logarithmic);
         svg.text((SIZE.0 / 2.0, 28.0), Anchor::Middle, &self.title);
         svg.text((ROOM.0, ROOM.2 - 8.0), Anchor::Middle, &self.y_label);
         for value in scale.ticks() {
             let y = scale.y(value);
             svg.line((ROOM.0, y), (SIZE.0 - ROOM.1, y), if value == 0.0 { "black" } else { "#ddd" });
-            svg.text((ROOM.0 - 8.0, y + 4.0), Anchor::End, &format!("{value:.*}", scale.digits()));
+            svg.text((ROOM.0 - 8.0, y + 4.0), Anchor::End, &scale.label(value));
         }
         for (index, place) in self.places.iter().enumerate() {
             let (x, y) = (self.x(index, 0.5), SIZE.1 - ROOM.3 + 18.0);
@@ -66,14 +69,23 @@ impl Plot {
     }
 }
 
+/// Of the values, or of their decimal logarithms.
 struct Scale {
     low: f64,
     high: f64,
     step: f64,
+    is_logarithmic: bool,
 }
 
 impl Scale {
-    fn over<'a>(points: impl Iterator<Item = &'a Estimate>) -> Self {
+    fn over<'a>(points: impl Iterator<Item = &'a Estimate>, is_logarithmic: bool) -> Self {
+        if is_logarithmic {
+            let logs = points.map(|point| point.mean.log10()).filter(|log| log.is_finite());
+            let (low, high) = logs
+                .fold((f64::MAX, f64::MIN), |(low, high), log| (low.min(log.floor()), high.max(log.ceil())));
+            let (low, high) = if low > high { (0.0, 1.0) } else { (low, high.max(low + 1.0)) };
+            return Self { low, high, step: 1.0, is_logarithmic };
+        }
         let (mut low, mut high) = (0.0_f64, 0.0_f64);
         for point in points.filter(|point| point.mean.is_finite()) {
             let half = if point.half.is_finite() { point.half } else { 0.0 };
@@ -85,7 +97,12 @@ impl Scale {
         let step =
             [1.0, 2.0, 5.0, 10.0].into_iter().find(|step| step * power * TICKS >= span).unwrap_or(10.0)
                 * power;
-        Self { low: (low / step).floor() * step, high: (high.max(low + span) / step).ceil() * step, step }
+        Self {
+            low: (low / step).floor() * step,
+            high: (high.max(low + span) / step).ceil() * step,
+            step,
+            is_logarithmic,
+        }
     }
 
     fn y(&self, value: f64) -> f64 {
@@ -100,22 +117,34 @@ impl Scale {
         (0..=count).map(move |tick| (first + to_f64(tick)) * self.step)
     }
 
-    fn digits(&self) -> usize {
-        usize::try_from(crate::table::to_u64(-self.step.log10().floor())).unwrap_or(0).min(9)
+    /// Position of a value on the scale.
+    fn position(&self, value: f64) -> f64 {
+        if self.is_logarithmic { value.log10() } else { value }
+    }
+
+    fn label(&self, value: f64) -> String {
+        if self.is_logarithmic {
+            return format!("10^{value:.0}");
+        }
+        let digits = usize::try_from(crate::table::to_u64(-self.step.log10().floor())).unwrap_or(0).min(9);
+        format!("{value:.digits$}")
     }
 }
 
 fn mark(svg: &mut Svg, x: f64, point: Estimate, scale: &Scale, colour: &str) {
-    if !point.mean.is_finite() {
+    let middle = scale.position(point.mean);
+    if !middle.is_finite() {
         return;
     }
     if point.half.is_finite() {
-        let (top, bottom) = (scale.y(point.mean + point.half), scale.y(point.mean - point.half));
+        let ends = [point.mean + point.half, point.mean - point.half].map(|end| scale.position(end));
+        // The end of an interval may not be positive.
+        let [top, bottom] = ends.map(|end| scale.y(if end.is_finite() { end } else { scale.low }));
         svg.line((x, top), (x, bottom), colour);
         svg.line((x - 5.0, top), (x + 5.0, top), colour);
         svg.line((x - 5.0, bottom), (x + 5.0, bottom), colour);
     }
-    svg.circle((x, scale.y(point.mean)), 4, colour);
+    svg.circle((x, scale.y(middle)), 4, colour);
 }
 
 #[cfg(test)]
@@ -128,6 +157,7 @@ mod tests {
             y_label: "percent".to_owned(),
             places: points.iter().map(|_| "place".to_owned()).collect(),
             series: vec![Series { name: "s".to_owned(), points }],
+            is_logarithmic: false,
         }
     }
 
@@ -151,6 +181,19 @@ mod tests {
             assert!((ROOM.2..=SIZE.1 - ROOM.3).contains(&y), "{y} of {svg}");
         }
         assert!(!svg.contains("NaN") && !svg.contains("inf"));
+    }
+
+    #[test]
+    fn a_logarithmic_axis_has_powers_of_ten_and_equal_ratios_have_equal_distances() {
+        let of = |mean, half| Some(Estimate { mean, half });
+        let points = vec![of(30.0, 40.0), of(300.0, 1.0), of(3000.0, f64::INFINITY), of(0.0, 1.0)];
+        let svg = Plot { is_logarithmic: true, ..plot(points) }.render();
+        let heights = numbers(&svg, "cy");
+        assert_eq!(heights.len(), 4, "three points, and one in the legend");
+        assert!((heights[0] - heights[1] - (heights[1] - heights[2])).abs() < 0.5, "{heights:?}");
+        assert!(svg.contains(">10^1<") && svg.contains(">10^4<") && !svg.contains("NaN"), "{svg}");
+        let empty = Plot { is_logarithmic: true, ..plot(vec![None]) }.render();
+        assert!(!empty.contains("NaN") && !empty.contains("inf"), "{empty}");
     }
 
     #[test]

@@ -91,6 +91,60 @@ pub fn system_s(pid: u32) -> io::Result<f64> {
     Ok(seconds(Stat::read(pid)?.system_ticks))
 }
 
+/// What the machine waited for, since its start or in a time.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Waits {
+    /// Time of all CPUs, and the part of it in which they were idle.
+    pub cpus_s: f64,
+    pub idle_s: f64,
+    pub switches: u64,
+    /// Time in which a task waited for a CPU, for the disk, for memory (pressure stall information); 0 where
+    /// the kernel does not count it.
+    pub for_cpu_s: f64,
+    pub for_disk_s: f64,
+    pub for_memory_s: f64,
+}
+
+impl Waits {
+    pub fn read() -> io::Result<Self> {
+        let pressure = |of: &str| fs::read_to_string(format!("/proc/pressure/{of}")).unwrap_or_default();
+        let stat = fs::read_to_string("/proc/stat")?;
+        Self::parse(&stat, [pressure("cpu"), pressure("io"), pressure("memory")])
+            .ok_or_else(|| io::Error::other("/proc/stat is not understood"))
+    }
+
+    fn parse(stat: &str, pressures: [String; 3]) -> Option<Self> {
+        let line = |name: &str| stat.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        let cpu: Vec<u64> =
+            line("cpu")?.split_ascii_whitespace().filter_map(|ticks| ticks.parse().ok()).collect();
+        // user nice system idle iowait irq softirq steal, then times of guests that user has, too: proc_stat(5).
+        let [for_cpu_s, for_disk_s, for_memory_s] = pressures.map(|text| {
+            let total_us = text.lines().find_map(|line| line.strip_prefix("some")?.rsplit_once("total="));
+            to_f64(total_us.and_then(|(_, us)| us.parse().ok()).unwrap_or(0)) / 1e6
+        });
+        Some(Self {
+            cpus_s: seconds(cpu.iter().take(8).sum()),
+            idle_s: seconds(cpu.iter().skip(3).take(2).sum()),
+            switches: line("ctxt")?.trim().parse().ok()?,
+            for_cpu_s,
+            for_disk_s,
+            for_memory_s,
+        })
+    }
+
+    #[must_use]
+    pub fn since(&self, before: &Self) -> Self {
+        Self {
+            cpus_s: self.cpus_s - before.cpus_s,
+            idle_s: self.idle_s - before.idle_s,
+            switches: self.switches - before.switches,
+            for_cpu_s: self.for_cpu_s - before.for_cpu_s,
+            for_disk_s: self.for_disk_s - before.for_disk_s,
+            for_memory_s: self.for_memory_s - before.for_memory_s,
+        }
+    }
+}
+
 /// Connections over IPv4 with this port that are in the state TIME-WAIT.
 pub fn time_wait_sockets(port: u16) -> io::Result<u64> {
     const TIME_WAIT: &str = "06";
@@ -241,6 +295,23 @@ pub fn end(child: &mut Child, signal: Signal, patience_s: u64) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn waits_are_those_of_the_kernels_texts() {
+        let stat = "cpu  100 200 300 4000 50 6 7 8 90 10\ncpu0 1 2 3\nintr 5 6\nctxt 4321\nbtime 1\n";
+        let pressure =
+            |us| format!("some avg10=0.00 avg60=0.00 avg300=0.00 total={us}\nfull avg10=1 total=9\n");
+        let waits = Waits::parse(stat, [pressure(1_500_000), pressure(20), String::new()]).unwrap();
+        let ticks_s = to_f64(rustix::param::clock_ticks_per_second());
+        assert!(
+            (waits.cpus_s * ticks_s - 4671.0).abs() < 1e-6 && (waits.idle_s * ticks_s - 4050.0).abs() < 1e-6
+        );
+        assert_eq!((waits.switches, waits.for_cpu_s, waits.for_disk_s), (4321, 1.5, 0.000_02));
+        assert!(waits.for_memory_s < 1e-9, "a kernel without the file");
+        assert!(Waits::parse("cpu 1 2\n", Default::default()).is_none());
+        let now = Waits::read().unwrap();
+        assert!(now.cpus_s > 0.0 && now.switches > 0, "{now:?}");
+    }
 
     #[test]
     fn names_with_parentheses_do_not_shift_the_fields() {

@@ -29,6 +29,9 @@ pub struct Tool {
     /// A program that the tool requires; if it is missing, the tool is left out.
     #[serde(default)]
     pub needs: Option<String>,
+    /// A command that fails where the tool cannot work, although it is installed.
+    #[serde(default)]
+    pub works: Option<String>,
 }
 
 /// Dropping it stops the tool.
@@ -42,6 +45,30 @@ pub struct RunningTool<'a> {
 impl Tool {
     pub fn is_here(&self) -> bool {
         self.needs.as_deref().is_none_or(is_program_here)
+    }
+
+    /// Runs the command that tests the machine.
+    pub fn works_here(&self) -> bool {
+        let quiet = |script: &String| shell(script, &[]).stderr(Stdio::null()).status();
+        self.works.as_ref().is_none_or(|script| quiet(script).is_ok_and(|status| status.success()))
+    }
+
+    /// Runs `start` to its end with additional environment variables, and returns what it printed. Fails if
+    /// the command fails.
+    pub fn print(&self, environment: &[(&'static str, String)]) -> Result<String, Box<dyn Error>> {
+        let output =
+            shell(&self.start, environment).stdout(Stdio::piped()).stderr(Stdio::piped()).output()?;
+        if !output.status.success() {
+            let errors = String::from_utf8_lossy(&output.stderr);
+            return Err(format!("the command of {} failed: {}", self.name, errors.trim()).into());
+        }
+        Ok(String::from_utf8(output.stdout)?)
+    }
+
+    /// The same tool, with variables set before `start`.
+    pub fn with<'a>(&self, set: impl IntoIterator<Item = (&'a String, &'a String)>) -> Self {
+        let set = set.into_iter().map(|(name, value)| format!("export {name}='{value}'\n"));
+        Self { start: set.collect::<String>() + &self.start, ..self.clone() }
     }
 
     /// Runs `start` with additional environment variables. Fails if the shell fails at once.
@@ -100,7 +127,7 @@ mod tests {
 
     fn tool(start: &str, stop: Option<&str>) -> Tool {
         let text = |text: &str| text.to_owned();
-        Tool { name: text("test"), start: text(start), stop: stop.map(text), needs: None }
+        Tool { name: text("test"), start: text(start), stop: stop.map(text), needs: None, works: None }
     }
 
     #[test]
@@ -119,9 +146,20 @@ mod tests {
     }
 
     #[test]
+    fn a_command_prints_with_its_variables() {
+        let set = [("A".to_owned(), "x y".to_owned())].into();
+        let set: std::collections::BTreeMap<_, _> = set;
+        let printing = tool("echo \"rate $A $B\"", None).with(&set);
+        assert_eq!(printing.print(&[("B", "3".to_owned())]).unwrap(), "rate x y 3\n");
+        let error = tool("echo wrong >&2; exit 3", None).print(&[]).unwrap_err().to_string();
+        assert!(error.ends_with("failed: wrong"), "{error}");
+    }
+
+    #[test]
     fn a_tool_that_does_not_start_is_an_error_and_a_missing_program_is_detected() {
         assert!(tool("exit 3", None).start(Vec::new()).is_err());
         assert!(tool("true", None).start(Vec::new()).is_ok());
+        assert!(!Tool { works: Some("false".to_owned()), ..tool("", None) }.works_here());
         assert!(!Tool { needs: Some("no-such-program-anywhere".to_owned()), ..tool("", None) }.is_here());
         assert!(Tool { needs: Some("sh".to_owned()), ..tool("", None) }.is_here());
     }

@@ -93,7 +93,7 @@ fn send_round(
     let samples = agents.iter().map(MockAgent::samples).sum();
     // The next round has later samples.
     let next_ns = now_ns() + u64::from(arguments.frames) * u64::from(TICKS) * SECOND_NS / 1000;
-    deliver_all(listen, script, agents)?;
+    deliver_all(&[listen.to_owned()], script, agents)?;
     sleep_until(next_ns);
     Ok(samples)
 }

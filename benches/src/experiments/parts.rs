@@ -5,6 +5,7 @@ use std::error::Error;
 use clap::Subcommand;
 use polymeter_benches::bare::Bare;
 
+use super::papers::stamps::{self, Stamps};
 use super::scale::exporters::Exporters;
 use super::scale::fleet::Fleet;
 use super::{connections, ebpf, jitter, overhead};
@@ -26,6 +27,8 @@ pub(crate) enum Part {
     Fleet { json: String },
     /// Receives and answers messages, with the keys of standard input.
     Receiver,
+    /// Takes time stamps.
+    Stamps { json: String },
 }
 
 impl Part {
@@ -38,6 +41,7 @@ impl Part {
             Self::Exporters { json } => serde_json::from_str::<Exporters>(&json)?.run(),
             Self::Fleet { json } => serde_json::from_str::<Fleet>(&json)?.run(),
             Self::Receiver => connections::receive(),
+            Self::Stamps { json } => stamps::take(serde_json::from_str::<Stamps>(&json)?),
         }
     }
 }

@@ -217,7 +217,7 @@ fn ingest_beside(arguments: &Arguments, beside: Beside, script: &Script) -> Resu
         Beside::Reads => Some(Clients::read(&setting.api, setting.job_key, arguments.readers)),
     };
     let cpu_s = process::cpu_s_of_all_threads(setting.collector.pid())?;
-    let seconds = deliver_all(&setting.listen, script, agents)?;
+    let seconds = deliver_all(std::slice::from_ref(&setting.listen), script, agents)?;
     let cpu_s = process::cpu_s_of_all_threads(setting.collector.pid())? - cpu_s;
     let (bytes, answers) = clients.map_or((0, 0), Clients::stop);
     let Setting { collector, store, .. } = setting;

@@ -91,6 +91,7 @@ pub(crate) fn plot(design: &Design, lines: &[Line]) -> Plot {
         y_label: "percent".to_owned(),
         places: places.iter().map(|(period, metrics)| format!("{period}, {metrics} metrics")).collect(),
         series: series.filter(|series| series.points.iter().any(Option::is_some)).collect(),
+        is_logarithmic: false,
     }
 }
 

@@ -1,10 +1,11 @@
 //! Measures a cell once.
 
+use std::collections::BTreeMap;
 use std::error::Error;
 use std::path::Path;
 
 use polymeter_benches::clock::now_ns;
-use polymeter_benches::delivery::store_all;
+use polymeter_benches::delivery::store_all_through;
 use polymeter_benches::job::{Job, pause};
 use polymeter_benches::load::Load;
 use polymeter_benches::mock::Script;
@@ -19,34 +20,54 @@ use super::measure::Measure;
 use super::node::SETTLE_NS;
 use super::paper::{Cell, Paper};
 use super::results::Values;
-use super::{node, served};
+use super::stamps::Stamps;
+use super::{api, kwollect, node, scaled, served, stamps};
 use crate::experiments::overhead::{Design, Run, Treatment, run_once};
 use crate::experiments::remote_write::{Receiver, Workload, send};
 
 /// Longest time of a command.
 const LIMIT_S: u32 = 3_600;
 
-pub(super) fn measure(paper: &Paper, cell: &Cell, scratch: &Path) -> Result<Values, Box<dyn Error>> {
-    match cell.measure {
+pub(super) fn measure<'a>(
+    paper: &'a Paper,
+    cell: &Cell,
+    scratch: &Path,
+) -> Result<Values<'a>, Box<dyn Error>> {
+    match &cell.measure {
         Measure::Reads => node::read(paper.seconds),
-        Measure::Agent { period_us } => node::sample(Period::from_micros(period_us)?, paper.seconds, scratch),
-        Measure::Deliver { agents, frames, ticks, writers } => deliver(agents, frames, ticks, writers),
+        Measure::Agent { period_us } => {
+            node::sample(Period::from_micros(*period_us)?, paper.seconds, scratch)
+        }
+        Measure::Deliver { .. } => deliver(&cell.measure),
         Measure::RemoteWrite { is_persistent, requests, samples_per_request } => {
-            remote_write(is_persistent, requests, samples_per_request)
+            remote_write(*is_persistent, *requests, *samples_per_request)
         }
         Measure::Gather => served::gather(paper, cell, scratch),
-        Measure::Wrk { threads, connections } => served::wrk(paper, cell, (threads, connections), scratch),
-        Measure::Sample { period_us } => sample(paper, cell, period_us, scratch),
-        Measure::Command { period_us, metrics } => time(paper, cell, (period_us, metrics), scratch),
+        Measure::Wrk { threads, connections } => served::wrk(paper, cell, (*threads, *connections), scratch),
+        Measure::WrkApi { .. } => api::wrk(paper, cell),
+        Measure::Copy { workers, rows } => kwollect::copy(usize::try_from(*workers)?, *rows),
+        Measure::Read { .. } => api::read(paper, cell),
+        Measure::Sample { period_us } => sample(paper, cell, *period_us, scratch),
+        Measure::Command { .. } => time(paper, cell, scratch),
+        Measure::Stamps { each, on_all_cpus, has_barriers, period_us } => {
+            let stamps = Stamps { each: *each, on_all_cpus: *on_all_cpus, has_barriers: *has_barriers };
+            stamps::measure(paper, cell, (stamps, *period_us), scratch)
+        }
+        Measure::Scale { .. } => scaled::measure(paper, cell),
+        Measure::Printed { set } => printed(paper, cell, set),
     }
 }
 
 /// A complete sample is one of every node, and counts once it is stored.
-fn deliver(agents: u32, frames: u32, ticks: u16, writers: Option<u32>) -> Result<Values, Box<dyn Error>> {
+fn deliver(measure: &Measure) -> Result<Values<'static>, Box<dyn Error>> {
+    let Measure::Deliver { agents, frames, ticks, writers, collectors } = *measure else {
+        return Err("the cell does not deliver".into());
+    };
     let script = Script::read(Path::new(RECORDED), Period::MILLISECOND)?;
     let load = Load { agents, frames: frames.div_ceil(agents), ticks };
     let more = writers.map(|writers| format!("writers = {writers}\n")).unwrap_or_default();
-    let taken = store_all(Kind::best(), &more, &script, load.sampled(&script)?)?;
+    let collectors = usize::try_from(collectors.unwrap_or(1))?;
+    let taken = store_all_through(collectors, Kind::best(), &more, &script, load.sampled(&script)?)?;
     let complete = f64::from(load.frames) * f64::from(ticks);
     let cpu_us = (taken.collector_cpu_s + taken.server_cpu_s) * 1e6;
     Ok(vec![
@@ -58,7 +79,12 @@ fn deliver(agents: u32, frames: u32, ticks: u16, writers: Option<u32>) -> Result
 }
 
 /// CPU time of the tool while it samples a job that works.
-fn sample(paper: &Paper, cell: &Cell, period_us: u64, scratch: &Path) -> Result<Values, Box<dyn Error>> {
+fn sample(
+    paper: &Paper,
+    cell: &Cell,
+    period_us: u64,
+    scratch: &Path,
+) -> Result<Values<'static>, Box<dyn Error>> {
     let tool = paper.tool(&cell.tool).ok_or("the experiment's file does not say how to start the tool")?;
     let mut job = Job::make_for("papers", 0)?;
     job.work(&scratch.join("file"))?;
@@ -74,12 +100,11 @@ fn sample(paper: &Paper, cell: &Cell, period_us: u64, scratch: &Path) -> Result<
 }
 
 /// Runs the command once as `overhead` does.
-fn time(
-    paper: &Paper,
-    cell: &Cell,
-    (period_us, metrics): (Option<u64>, Option<u32>),
-    scratch: &Path,
-) -> Result<Values, Box<dyn Error>> {
+fn time(paper: &Paper, cell: &Cell, scratch: &Path) -> Result<Values<'static>, Box<dyn Error>> {
+    let Measure::Command { period_us, metrics, set, .. } = &cell.measure else {
+        return Err("the cell does not time the command".into());
+    };
+    let tool = cell.measure.needs_tool(&cell.tool).and_then(|name| paper.tool(name));
     let design = Design {
         command: paper.command.clone(),
         pairs: paper.pairs,
@@ -88,13 +113,13 @@ fn time(
         periods: Vec::new(),
         metrics: Vec::new(),
         limit_s: LIMIT_S,
-        tools: paper.tools.clone(),
+        tools: tool.map(|tool| tool.with(set)).into_iter().collect(),
     };
     let treatment = match period_us {
         None => Treatment::Nothing,
         Some(period_us) => Treatment::Watched {
-            tool: paper.tools.iter().position(|tool| tool.name == cell.tool),
-            period: Period::from_micros(period_us)?,
+            tool: tool.map(|_| 0),
+            period: Period::from_micros(*period_us)?,
             metrics: metrics.unwrap_or(1),
         },
     };
@@ -103,8 +128,28 @@ fn time(
     Ok(vec![("wall_s", wall_s)])
 }
 
+/// Lets the tool's command measure: it finds the duration in SECONDS.
+fn printed<'a>(
+    paper: &'a Paper,
+    cell: &Cell,
+    set: &BTreeMap<String, String>,
+) -> Result<Values<'a>, Box<dyn Error>> {
+    let tool = paper.tool(&cell.tool).ok_or("the experiment's file does not say how to start the tool")?;
+    let printed = tool.with(set).print(&[("SECONDS", paper.seconds.to_string())])?;
+    let mut values = Values::new();
+    for line in printed.lines() {
+        let pair = line.split_once(' ').and_then(|(name, value)| Some((name, value.trim().parse().ok()?)));
+        let figure = pair.and_then(|(name, _)| paper.measured().find(|figure| figure.name == name));
+        let (Some(figure), Some((_, value))) = (figure, pair) else {
+            return Err(format!("{} printed `{line}`, which is no figure and its value", tool.name).into());
+        };
+        values.push((figure.name.as_str(), value));
+    }
+    Ok(values)
+}
+
 /// 100 nodes with 100 series each, as many samples as `requests` take.
-fn remote_write(is_persistent: bool, requests: u32, each: u32) -> Result<Values, Box<dyn Error>> {
+fn remote_write(is_persistent: bool, requests: u32, each: u32) -> Result<Values<'static>, Box<dyn Error>> {
     let receiver = Receiver::start(is_persistent)?;
     let workload =
         Workload { name: "", nodes: 100, series: 100, per_frame: 1, distance_us: 1_000_000, sent_of_10: 10 };

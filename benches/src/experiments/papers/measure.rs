@@ -1,7 +1,11 @@
 //! What a cell measures, as the file of an experiment says it.
 
+use std::collections::BTreeMap;
+
 use polymeter_benches::store::Kind;
 use serde::Deserialize;
+
+use crate::experiments::scale::Scraper;
 
 /// Tool of cells that measure an agent or a collector.
 const OURS: &str = "polymeter";
@@ -23,6 +27,8 @@ pub(crate) enum Measure {
         ticks: u16,
         /// Connections that the collector writes with; by default its own default.
         writers: Option<u32>,
+        /// Collectors of the store, which share the agents; by default one.
+        collectors: Option<u32>,
     },
     /// The sink of remote_write sends to a receiver, which closes connections after each request, or not.
     RemoteWrite { is_persistent: bool, requests: u32, samples_per_request: u32 },
@@ -30,31 +36,96 @@ pub(crate) enum Measure {
     Gather,
     /// wrk reads pages of metrics.
     Wrk { threads: u32, connections: u32 },
+    /// wrk asks the HTTP API about a job of 10 nodes and 10 minutes, whose key stands for {key} in the path.
+    WrkApi { threads: u32, connections: u32, path: String },
+    /// Workers copy rows into Kwollect's schema.
+    Copy { workers: u32, rows: u64 },
+    /// Users read all values of a job with 50 series on each node and a value every 5 s: with this path over
+    /// the HTTP API, else from Kwollect's schema.
+    Read {
+        nodes: u64,
+        minutes: u16,
+        /// Hours since its end.
+        #[serde(default)]
+        ago_h: u16,
+        users: u32,
+        /// The job's key stands for {key} in it, and its id for {job}.
+        path: Option<String>,
+    },
     /// The tool samples a job, or the node.
     Sample { period_us: u64 },
     /// The command of the file is timed, alone or while the tool samples it.
-    Command { period_us: Option<u64>, metrics: Option<u32> },
+    Command {
+        period_us: Option<u64>,
+        metrics: Option<u32>,
+        /// Name of the tool's command, by default that of the cell's tool.
+        starts: Option<String>,
+        /// Variables of that command. PROGRAM names a program that it requires.
+        #[serde(default)]
+        set: BTreeMap<String, String>,
+    },
+    /// One process or one on each CPU stores time stamps, while an agent with this period, the tool, or
+    /// nothing samples the job.
+    Stamps {
+        each: u64,
+        on_all_cpus: bool,
+        /// Waits for the others after each million of time stamps.
+        #[serde(default)]
+        has_barriers: bool,
+        period_us: Option<u64>,
+    },
+    /// Mock agents with 50 values send to a collector, or a server scrapes as many mock exporters.
+    Scale {
+        nodes: u64,
+        /// Name of the tool that serves the pages, instead of the built-in mock, and its variables.
+        mocks: Option<String>,
+        #[serde(default)]
+        set: BTreeMap<String, String>,
+        /// Time in seconds after which the built-in mocks close an idle connection; 0 closes it after its
+        /// answer.
+        idle_s: Option<u64>,
+        /// Most open files of the server.
+        files: Option<u64>,
+    },
+    /// The tool's command runs to its end, and prints figures: a name and a value on each line.
+    Printed {
+        #[serde(default)]
+        set: BTreeMap<String, String>,
+    },
 }
 
 impl Measure {
-    /// True if the tool is started by a command of the experiment's file.
-    pub(crate) fn needs_tool(&self, tool: &str) -> bool {
+    /// Name of the command in the experiment's file that starts the tool, if the cell needs one.
+    pub(crate) fn needs_tool<'a>(&'a self, tool: &'a str) -> Option<&'a str> {
         match self {
-            Self::Gather | Self::Wrk { .. } | Self::Command { period_us: Some(_), .. } => tool != OURS,
-            Self::Sample { .. } => true,
-            Self::Reads | Self::Agent { .. } | Self::Deliver { .. } | Self::RemoteWrite { .. } => false,
-            Self::Command { period_us: None, .. } => false,
+            Self::Gather | Self::Wrk { .. } => (tool != OURS).then_some(tool),
+            Self::Command { period_us: Some(_), starts, .. } => {
+                (tool != OURS).then(|| starts.as_deref().unwrap_or(tool))
+            }
+            Self::Sample { .. } | Self::Printed { .. } => Some(tool),
+            Self::Scale { mocks, .. } => mocks.as_deref(),
+            Self::Reads | Self::Agent { .. } | Self::Deliver { .. } | Self::RemoteWrite { .. } => None,
+            Self::Command { period_us: None, .. } | Self::Stamps { .. } => None,
+            Self::WrkApi { .. } | Self::Copy { .. } | Self::Read { .. } => None,
         }
     }
 
-    /// The program, other than the tool, that it requires.
-    pub(crate) fn needs(&self) -> Option<&'static str> {
-        matches!(self, Self::Wrk { .. }).then_some("wrk")
+    /// The program, other than that of a command in the file, that it requires.
+    pub(crate) fn needs(&self, tool: &str) -> Option<&str> {
+        match self {
+            Self::Wrk { .. } | Self::WrkApi { .. } => Some("wrk"),
+            Self::Command { set, .. } => set.get("PROGRAM").map(String::as_str),
+            Self::Scale { .. } => Scraper::of(tool).map(Scraper::program),
+            Self::Reads | Self::Agent { .. } | Self::Deliver { .. } | Self::RemoteWrite { .. } => None,
+            Self::Gather | Self::Sample { .. } | Self::Stamps { .. } | Self::Printed { .. } => None,
+            Self::Copy { .. } | Self::Read { .. } => Kind::Postgres.missing().map(|_| "postgres"),
+        }
     }
 
     /// The store that it fills.
     pub(crate) fn store(&self) -> Option<Kind> {
-        matches!(self, Self::Deliver { .. }).then(Kind::best)
+        let fills = matches!(self, Self::Deliver { .. } | Self::Scale { .. } | Self::WrkApi { .. });
+        (fills || matches!(self, Self::Copy { .. } | Self::Read { .. })).then(Kind::best)
     }
 
     /// Reduces what is not limited by time, for a functional check.
@@ -62,8 +133,12 @@ impl Measure {
         match self {
             Self::Deliver { agents, frames, .. } => *frames = (*frames / 50).max(*agents),
             Self::RemoteWrite { requests, .. } => *requests /= 50,
-            Self::Reads | Self::Agent { .. } | Self::Sample { .. } => {}
-            Self::Gather | Self::Wrk { .. } | Self::Command { .. } => {}
+            Self::Stamps { each, .. } => *each /= 100,
+            Self::Scale { nodes, .. } => *nodes = 20,
+            Self::Copy { rows, .. } => *rows = 100_000,
+            Self::Read { nodes, minutes, .. } => (*nodes, *minutes) = (2, 5),
+            Self::Reads | Self::Agent { .. } | Self::Sample { .. } | Self::Printed { .. } => {}
+            Self::Gather | Self::Wrk { .. } | Self::WrkApi { .. } | Self::Command { .. } => {}
         }
     }
 }

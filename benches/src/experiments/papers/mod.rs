@@ -1,13 +1,17 @@
 //! Reruns the experiments of papers at the scale of this machine, and compares the results with the published
 //! values.
 
+mod api;
 mod cells;
+mod kwollect;
 mod measure;
 mod node;
 mod page;
 mod paper;
 mod results;
+mod scaled;
 mod served;
+pub(crate) mod stamps;
 mod verdict;
 
 use std::error::Error;
@@ -46,6 +50,16 @@ pub(crate) struct Arguments {
     /// Seed of the random order; by default that of the experiment's file.
     #[arg(long)]
     seed: Option<u64>,
+    /// Duration of a run in seconds, for cells that are limited by time; by default that of the experiment's
+    /// file.
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    seconds: Option<u64>,
+    /// Measure these settings only.
+    #[arg(long, value_delimiter = ',')]
+    settings: Vec<String>,
+    /// Command to time instead of that of the experiment's file, such as a smaller class of the benchmark.
+    #[arg(long)]
+    command: Option<String>,
     /// Run each cell twice for a short time, as a functional check.
     #[arg(long)]
     quick: bool,
@@ -61,8 +75,22 @@ macro_rules! papers {
 }
 
 /// Name of each experiment, and its file with that of the tools.
-const PAPERS: [(&str, &str); 7] =
-    papers!["gwdg-gather", "gwdg-load", "colmet-ep", "colmet-lu", "kwollect", "supermon", "synthesio"];
+const PAPERS: [(&str, &str); 14] = papers![
+    "gwdg-gather",
+    "gwdg-load",
+    "gwdg-api",
+    "gwdg-jitter",
+    "gwdg-scale",
+    "gwdg-collapse",
+    "colmet-ep",
+    "colmet-lu",
+    "colmet-cg",
+    "colmet-anomaly",
+    "kwollect",
+    "kwollect-read",
+    "supermon",
+    "synthesio"
+];
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
     if arguments.list {
@@ -86,15 +114,36 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
+impl Arguments {
+    /// Changes an experiment as the command line says.
+    fn apply(&self, paper: &mut Paper) -> Result<(), Box<dyn Error>> {
+        paper.seed = self.seed.unwrap_or(paper.seed);
+        paper.seconds = self.seconds.unwrap_or(paper.seconds);
+        paper.replicates = self.replicates.unwrap_or(paper.replicates);
+        if let Some(command) = &self.command {
+            paper.command = command.split_whitespace().map(str::to_owned).collect();
+        }
+        let is_known = |setting: &&String| paper.cells.iter().any(|cell| cell.setting == **setting);
+        if let Some(unknown) = self.settings.iter().find(|setting| !is_known(setting)) {
+            return Err(format!("cannot select `{unknown}`: no cell has this setting; see `[[cell]]`").into());
+        }
+        paper.selected.clone_from(&self.settings);
+        Ok(())
+    }
+}
+
 fn rerun(arguments: &Arguments, name: &str, text: &str) -> Result<(), Box<dyn Error>> {
     let mut paper = Paper::parse(text).map_err(|error| format!("cannot read papers/{name}.toml: {error}"))?;
-    paper.seed = arguments.seed.unwrap_or(paper.seed);
     if arguments.quick {
         (paper.replicates, paper.seconds) = (2, 1);
         paper.pairs /= 100;
         paper.cells.iter_mut().for_each(|cell| cell.measure.shorten());
+        paper.keep_distinct();
+        if let Some(short) = &paper.quick_command {
+            paper.command.clone_from(short);
+        }
     }
-    paper.replicates = arguments.replicates.unwrap_or(paper.replicates);
+    arguments.apply(&mut paper)?;
     let out = arguments.out.join(name);
     fs::create_dir_all(&out).map_err(|error| {
         format!("cannot create {}: {error}; choose another directory with --out", out.display())
@@ -102,9 +151,8 @@ fn rerun(arguments: &Arguments, name: &str, text: &str) -> Result<(), Box<dyn Er
     say(&format!("{name}: {}", paper.title));
     let results = measure(&paper, text, arguments.quick, &out)?;
     fs::write(out.join("page.md"), page::write(&paper, &results, &format!("benches/papers/{name}.toml")))?;
-    for figure in &paper.figures {
-        let plot = page::plot(&paper, &results, figure);
-        fs::write(out.join(format!("{}.svg", figure.name)), plot.render())?;
+    for (name, plot) in page::plots(&paper, &results) {
+        fs::write(out.join(format!("{name}.svg")), plot.render())?;
     }
     say(&format!("{}: page.md, results.csv and plots", out.display()));
     if arguments.quick { Ok(()) } else { seal(&out) }
@@ -116,11 +164,16 @@ fn measure(paper: &Paper, text: &str, is_quick: bool, out: &Path) -> Result<Resu
     let left_out =
         paper.cells.iter().filter_map(|cell| Some((&cell.setting, &cell.tool, paper.missing(cell)?)));
     let left_out: String = left_out
-        .map(|(setting, tool, missing)| format!("left out: {setting}, {tool}: {missing}\n"))
+        .map(|(setting, tool, missing)| format!("left out: {setting} ({tool}): {missing}\n"))
         .collect();
     let quick = if is_quick { ", short" } else { "" };
-    let description =
-        format!("{text}\nreplicates {}, seed {}{quick}\n{left_out}", paper.replicates, paper.seed);
+    let description = format!(
+        "{text}\nreplicates {}, seed {}, seconds {}, command {}{quick}\n{left_out}",
+        paper.replicates,
+        paper.seed,
+        paper.seconds,
+        paper.command.join(" ")
+    );
     let columns = results::columns(paper);
     let (mut journal, lines) = Journal::open(&out.join("results.csv"), &description, &columns)?;
     let mut results = Results::read(&lines, paper, &runs)?;

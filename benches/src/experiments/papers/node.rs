@@ -45,7 +45,7 @@ fn complete() -> Complete {
 }
 
 /// Reads the files with one `pread` each, as fast as possible.
-pub(super) fn read(seconds: u64) -> Result<Values, Box<dyn Error>> {
+pub(super) fn read(seconds: u64) -> Result<Values<'static>, Box<dyn Error>> {
     let files = complete().files.into_iter().map(File::open).collect::<Result<Vec<_>, _>>()?;
     let mut buffer = vec![0; 64 * 1024];
     let (begin_ns, cpu_ns) = (now_ns(), thread_cpu_ns());
@@ -63,7 +63,11 @@ pub(super) fn read(seconds: u64) -> Result<Values, Box<dyn Error>> {
 }
 
 /// Lets an agent sample the same values every `period`, and counts the samples that arrive complete.
-pub(super) fn sample(period: Period, seconds: u64, scratch: &Path) -> Result<Values, Box<dyn Error>> {
+pub(super) fn sample(
+    period: Period,
+    seconds: u64,
+    scratch: &Path,
+) -> Result<Values<'static>, Box<dyn Error>> {
     let running = Running::start(scratch, &plan::baseline(complete().metrics, period))?;
     pause(SETTLE_NS);
     let cpu_s = running.cpu_s()?;
@@ -88,7 +92,7 @@ pub(super) fn sample(period: Period, seconds: u64, scratch: &Path) -> Result<Val
     Ok(values(times_by_shape.into_values().min().unwrap_or(0), wall_ns, cpu_s))
 }
 
-fn values(samples: u64, wall_ns: u64, cpu_s: f64) -> Values {
+fn values(samples: u64, wall_ns: u64, cpu_s: f64) -> Values<'static> {
     let rate_per_s = to_f64(samples) * 1e9 / to_f64(wall_ns);
     let cpu_us = cpu_s * 1e6 / to_f64(samples.max(1));
     vec![("rate_per_s", rate_per_s), ("cpu_us", cpu_us), ("core_percent_at_10s", cpu_us / 1e5)]

@@ -7,7 +7,7 @@ use polymeter_benches::plot::{Plot, Series};
 use polymeter_benches::statistics::Estimate;
 use polymeter_benches::table;
 
-use super::paper::{Claim, Figure, Paper};
+use super::paper::{Claim, Figure, Overlay, Paper};
 use super::results::Results;
 use super::verdict::{self, Judged};
 
@@ -29,17 +29,17 @@ pub(crate) fn write(paper: &Paper, results: &Results, file: &str) -> String {
     let titles = paper.figures.iter().map(|figure| figure.title.as_str());
     let head: Vec<&str> = ["setting", "tool", "runs"].into_iter().chain(titles).collect();
     page.push_str(&table::markdown(&head, &rows(paper, results)));
-    let mut left_out: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    let mut left_out: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for cell in &paper.cells {
         if let Some(missing) = paper.missing(cell) {
             left_out.entry(missing).or_default().push(format!("{} ({})", cell.setting, cell.tool));
         }
     }
     for (missing, cells) in left_out {
-        page.push_str(&format!("\nLeft out, since `{missing}` is not installed: {}.\n", cells.join(", ")));
+        page.push_str(&format!("\nLeft out, since {missing}: {}.\n", cells.join(", ")));
     }
-    for figure in &paper.figures {
-        page.push_str(&format!("\n![{}]({}.svg)\n", figure.title, figure.name));
+    for (name, plot) in plots(paper, results) {
+        page.push_str(&format!("\n![{}]({name}.svg)\n", plot.title));
     }
     page.push_str(&format!("\n**{}**\n\n", verdict::sentence(&judged)));
     let claims: Vec<Vec<String>> = judged.iter().map(claim_row).collect();
@@ -113,8 +113,39 @@ fn rows(paper: &Paper, results: &Results) -> Vec<Vec<String>> {
     rows
 }
 
+/// All plots, by the name of their files.
+pub(crate) fn plots<'a>(paper: &'a Paper, results: &Results) -> Vec<(&'a str, Plot)> {
+    let overlays =
+        paper.overlays.iter().map(|overlay| (overlay.name.as_str(), overlaid(paper, results, overlay)));
+    let figures = paper.figures.iter().map(|figure| (figure.name.as_str(), plot(paper, results, figure)));
+    overlays.chain(figures).collect()
+}
+
+/// Plots figures of one setting: one position for each figure, one colour for each tool.
+fn overlaid(paper: &Paper, results: &Results, overlay: &Overlay) -> Plot {
+    let named = |name: &String| paper.figures.iter().find(|figure| figure.name == *name);
+    let figures: Vec<&Figure> = overlay.figures.iter().filter_map(named).collect();
+    let mut series = Vec::new();
+    for (index, cell) in paper.cells.iter().enumerate().filter(|(_, cell)| cell.setting == overlay.setting) {
+        let points = figures.iter().map(|figure| results.estimate(paper, index, figure)).collect();
+        series.push(Series { name: cell.tool.clone(), points });
+    }
+    for tool in published_tools(paper, Some(&overlay.setting)) {
+        let points = figures.iter().map(|figure| published(paper, &overlay.setting, tool, figure)).collect();
+        series.push(Series { name: format!("{tool}, published"), points });
+    }
+    series.retain(|series| series.points.iter().any(Option::is_some));
+    Plot {
+        title: format!("{}, with 95 % intervals", overlay.title),
+        y_label: String::new(),
+        places: figures.into_iter().map(|figure| figure.title.clone()).collect(),
+        series,
+        is_logarithmic: true,
+    }
+}
+
 /// Plots a figure: one position for each setting, one colour for each tool, and for each published one.
-pub(crate) fn plot(paper: &Paper, results: &Results, figure: &Figure) -> Plot {
+fn plot(paper: &Paper, results: &Results, figure: &Figure) -> Plot {
     let settings = settings(paper);
     let mut tools: Vec<&str> = Vec::new();
     for cell in &paper.cells {
@@ -138,6 +169,7 @@ pub(crate) fn plot(paper: &Paper, results: &Results, figure: &Figure) -> Plot {
         y_label: String::new(),
         places: settings.into_iter().map(str::to_owned).collect(),
         series,
+        is_logarithmic: false,
     }
 }
 
@@ -157,6 +189,9 @@ mod tests {
             { name = 'wall_s', title = 'wall s', digits = 1 },
             { name = 'slowdown_percent', title = 'slowdown %', digits = 1,
               percent_over = { figure = 'wall_s', setting = 'without', tool = 'nothing' } },
+        ]
+        overlay = [
+            { name = 'together', title = 'Together', setting = '1 ms', figures = ['wall_s', 'slowdown_percent'] },
         ]
         cell = [
             { setting = 'without', tool = 'nothing', measure = { command = {} } },
@@ -202,6 +237,7 @@ mod tests {
             "| 1 ms | *theirs, published* | - | - | 5.0 ± 0.5 |",
             "| 5 s | *theirs, published* | - | 120.0 | - |",
             "Left out, since `no-such-program-anywhere` is not installed: 1 ms (absent).",
+            "![Together, with 95 % intervals](together.svg)",
             "seed 7; 2 runs",
             "**Agrees: 1 of 1 claims of the paper agree.**",
         ] {
@@ -212,5 +248,10 @@ mod tests {
         };
         assert_eq!(names(&paper.figures[0]), ["nothing", "polymeter", "theirs, published"]);
         assert_eq!(names(&paper.figures[1]), ["polymeter", "theirs, published"]);
+        let together = overlaid(&paper, &results, &paper.overlays[0]);
+        assert_eq!(together.places, ["wall s", "slowdown %"]);
+        let counts: Vec<_> =
+            together.series.iter().map(|series| series.points.iter().flatten().count()).collect();
+        assert_eq!(counts, [2, 1], "ours has both, theirs the slowdown");
     }
 }

@@ -29,6 +29,8 @@ pub(crate) struct Paper {
     /// The command that cells time. If empty, the built-in kernel of `overhead` draws `pairs` pairs.
     #[serde(default)]
     pub(crate) command: Vec<String>,
+    /// The command instead, for a functional check.
+    pub(crate) quick_command: Option<Vec<String>>,
     #[serde(default)]
     pub(crate) pairs: u64,
     /// What is measured; a cell need not have all of them.
@@ -36,6 +38,9 @@ pub(crate) struct Paper {
     pub(crate) figures: Vec<Figure>,
     #[serde(rename = "cell")]
     pub(crate) cells: Vec<Cell>,
+    /// Plots of several figures of one setting.
+    #[serde(default, rename = "overlay")]
+    pub(crate) overlays: Vec<Overlay>,
     #[serde(default)]
     pub(crate) published: Vec<Published>,
     #[serde(default, rename = "claim")]
@@ -43,6 +48,9 @@ pub(crate) struct Paper {
     /// Commands that start the tools of cells.
     #[serde(default, rename = "tool")]
     pub(crate) tools: Vec<Tool>,
+    /// Settings to measure; all if it is empty.
+    #[serde(skip)]
+    pub(crate) selected: Vec<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -68,13 +76,27 @@ pub(crate) struct Base {
     pub(crate) tool: String,
 }
 
+/// A plot with a logarithmic axis: figures side by side, with the tools of a setting on top of each other.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Overlay {
+    pub(crate) name: String,
+    pub(crate) title: String,
+    pub(crate) setting: String,
+    pub(crate) figures: Vec<String>,
+}
+
 /// A row of the table: a tool in a setting.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Cell {
     pub(crate) setting: String,
     /// Polymeter, or a name of the reader's choice; that of a `[[tool]]` if the cell needs one.
+    #[serde(default)]
     pub(crate) tool: String,
+    /// Several tools instead, with a cell for each.
+    #[serde(default)]
+    tools: Vec<String>,
     pub(crate) measure: Measure,
 }
 
@@ -112,10 +134,23 @@ pub(crate) struct Run {
     pub(crate) cell: usize,
 }
 
+impl Cell {
+    fn of_each_tool(self) -> Vec<Self> {
+        if self.tools.is_empty() {
+            return vec![self];
+        }
+        let of = |tool: &String| Self { tool: tool.clone(), tools: Vec::new(), ..self.clone() };
+        self.tools.iter().map(of).collect()
+    }
+}
+
 impl Paper {
     pub(crate) fn parse(text: &str) -> Result<Self, Box<dyn Error>> {
-        let paper: Self = toml::from_str(text)?;
-        for name in paper.published.iter().map(|value| &value.figure).chain(paper.figures_of_claims()) {
+        let mut paper: Self = toml::from_str(text)?;
+        paper.cells = paper.cells.into_iter().flat_map(Cell::of_each_tool).collect();
+        let of_overlays = paper.overlays.iter().flat_map(|overlay| &overlay.figures);
+        let published = paper.published.iter().map(|value| &value.figure);
+        for name in published.chain(paper.figures_of_claims()).chain(of_overlays) {
             if !paper.figures.iter().any(|figure| figure.name == *name) {
                 return Err(format!("unknown figure `{name}`; add it as a `[[figure]]`").into());
             }
@@ -128,8 +163,13 @@ impl Paper {
             }
         }
         for cell in &paper.cells {
-            if cell.measure.needs_tool(&cell.tool) && paper.tool(&cell.tool).is_none() {
-                return Err(format!("unknown tool `{}`; add it as a `[[tool]]`", cell.tool).into());
+            if let Some(unknown) =
+                cell.measure.needs_tool(&cell.tool).filter(|tool| paper.tool(tool).is_none())
+            {
+                return Err(format!("unknown tool `{unknown}`; add it as a `[[tool]]`").into());
+            }
+            if cell.tool.is_empty() {
+                return Err(format!("`{}` has no tool; add `tool` or `tools`", cell.setting).into());
             }
             if cell.setting.contains([',', '\n']) || cell.tool.contains([',', '\n']) {
                 return Err(
@@ -157,11 +197,33 @@ impl Paper {
         self.cells.iter().position(|cell| cell.setting == setting && cell.tool == tool)
     }
 
-    /// Names what a cell requires and this machine lacks.
-    pub(crate) fn missing<'a>(&'a self, cell: &'a Cell) -> Option<&'a str> {
-        let tool = self.tool(&cell.tool).and_then(|tool| tool.needs.as_ref());
-        let needs = self.needs.iter().map(String::as_str).chain(tool.map(String::as_str));
-        needs.chain(cell.measure.needs()).find(|program| !is_program_here(program))
+    /// Removes the cells that do the same as one before them.
+    pub(crate) fn keep_distinct(&mut self) {
+        let mut kept: Vec<Cell> = Vec::new();
+        for cell in self.cells.drain(..) {
+            if !kept.iter().any(|other| other.tool == cell.tool && other.measure == cell.measure) {
+                kept.push(cell);
+            }
+        }
+        self.cells = kept;
+    }
+
+    /// Says why this machine cannot measure a cell.
+    pub(crate) fn missing(&self, cell: &Cell) -> Option<String> {
+        if !self.selected.is_empty() && !self.selected.contains(&cell.setting) {
+            return Some("the setting was not selected".to_owned());
+        }
+        let command = self.command.first().filter(|_| matches!(cell.measure, Measure::Command { .. }));
+        let tools = [Some(cell.tool.as_str()), cell.measure.needs_tool(&cell.tool)];
+        let tools: Vec<&Tool> = tools.into_iter().flatten().filter_map(|name| self.tool(name)).collect();
+        let of_tools = tools.iter().filter_map(|tool| tool.needs.as_deref());
+        let needs = self.needs.iter().chain(command).map(String::as_str).chain(of_tools);
+        if let Some(program) = needs.chain(cell.measure.needs(&cell.tool)).find(|name| !is_program_here(name))
+        {
+            return Some(format!("`{program}` is not installed"));
+        }
+        let unfit = tools.iter().find(|tool| !tool.works_here());
+        unfit.map(|tool| format!("{} does not work on this machine", tool.name))
     }
 
     /// All runs of the cells that this machine can measure: each replicate has every cell once, in its own
@@ -206,12 +268,41 @@ mod tests {
     const HEAD: &str = "title = 't'\nsource = 's'\nquestion = 'q'\nreplicates = 3\nseed = 7\nseconds = 1\n[[figure]]\nname = 'rate_per_s'\ntitle = 'samples/s'\n";
 
     #[test]
+    fn a_cell_that_repeats_another_is_removed() {
+        let cells = ["'1'\ntool = 'x'", "'2'\ntool = 'x'", "'2'\ntool = 'y'"]
+            .map(|cell| format!("[[cell]]\nsetting = {cell}\nmeasure = 'reads'\n"));
+        let mut paper = Paper::parse(&format!("{HEAD}{}", cells.concat())).unwrap();
+        paper.keep_distinct();
+        assert_eq!(
+            (paper.cell("1", "x"), paper.cell("2", "x"), paper.cell("2", "y")),
+            (Some(0), None, Some(1))
+        );
+    }
+
+    #[test]
+    fn several_tools_have_a_cell_each() {
+        let text = format!("{HEAD}[[cell]]\nsetting = '1'\ntools = ['x', 'y']\nmeasure = 'reads'\n");
+        let paper = Paper::parse(&text).unwrap();
+        let tools: Vec<&str> = paper.cells.iter().map(|cell| cell.tool.as_str()).collect();
+        assert_eq!(tools, ["x", "y"]);
+        assert_eq!(paper.cell("1", "y"), Some(1));
+    }
+
+    #[test]
     fn a_tool_that_is_not_installed_leaves_its_cell_out() {
         let tool = "[[tool]]\nname = 'a'\nstart = 'x'\nneeds = 'no-such-program-anywhere'\n";
         let cell = "[[cell]]\nsetting = '1'\ntool = 'a'\nmeasure = 'gather'\n";
         let paper = Paper::parse(&format!("{HEAD}{tool}{cell}")).unwrap();
-        assert_eq!(paper.missing(&paper.cells[0]), Some("no-such-program-anywhere"));
+        let missing = paper.missing(&paper.cells[0]);
+        assert_eq!(missing.as_deref(), Some("`no-such-program-anywhere` is not installed"));
         assert!(paper.runs().is_empty());
+        let reads = "[[cell]]\nsetting = '1'\ntool = 'b'\nmeasure = 'reads'\n[[cell]]\nsetting = '2'\ntool = 'b'\nmeasure = 'reads'\n";
+        let unfit = "[[tool]]\nname = 'b'\nstart = 'x'\nworks = 'exit 1'\n";
+        let paper = Paper::parse(&format!("{HEAD}{reads}{unfit}")).unwrap();
+        assert_eq!(paper.missing(&paper.cells[0]).as_deref(), Some("b does not work on this machine"));
+        let paper =
+            Paper { selected: vec!["2".to_owned()], ..Paper::parse(&format!("{HEAD}{reads}")).unwrap() };
+        assert_eq!(paper.runs().iter().map(|run| run.cell).collect::<Vec<_>>(), [1, 1, 1]);
     }
 
     #[test]
@@ -223,6 +314,7 @@ mod tests {
             (format!("{cell}measure = 'gather'\n"), "unknown tool `a`"),
             (format!("{cell}measure = 'guess'\n"), "guess"),
             (format!("{reads}[[claim]]\ntext = ''\nfigure = 'rate_per_s'\nof = ['2', 'a']\n"), "`2`"),
+            ("[[cell]]\nsetting = '3'\nmeasure = 'reads'\n".to_owned(), "`3`"),
             ("[[cell]]\nsetting = '1, 2'\ntool = 'a'\nmeasure = 'reads'\n".to_owned(), "comma"),
         ] {
             let error = Paper::parse(&format!("{HEAD}{text}")).unwrap_err().to_string();

@@ -7,7 +7,7 @@ use polymeter_benches::statistics::Estimate;
 use super::paper::{Figure, Paper, Run};
 
 /// The values of a run, by the name of their figure.
-pub(crate) type Values = Vec<(&'static str, f64)>;
+pub(crate) type Values<'a> = Vec<(&'a str, f64)>;
 
 /// The values of all runs until now: for each the cell, and one value for each figure.
 #[derive(Debug, Default)]
@@ -53,7 +53,7 @@ impl Results {
     }
 
     /// Adds the values of the next run, and returns its line.
-    pub(crate) fn add(&mut self, paper: &Paper, run: Run, values: &Values) -> String {
+    pub(crate) fn add(&mut self, paper: &Paper, run: Run, values: &Values<'_>) -> String {
         let of = |name: &String| values.iter().find(|(figure, _)| figure == name).map(|(_, value)| *value);
         let values: Vec<Option<f64>> = self.figures.iter().map(of).collect();
         let texts = values.iter().map(|value| value.map(|value| value.to_string()).unwrap_or_default());

@@ -64,7 +64,7 @@ fn get(address: &str) -> Result<String, Box<dyn Error>> {
 }
 
 /// Reads pages one after the other.
-pub(super) fn gather(paper: &Paper, cell: &Cell, scratch: &Path) -> Result<Values, Box<dyn Error>> {
+pub(super) fn gather(paper: &Paper, cell: &Cell, scratch: &Path) -> Result<Values<'static>, Box<dyn Error>> {
     let (server, address) = Server::start(paper, cell, scratch)?;
     let (cpu_s, begin_ns) = (server.cpu_s()?, now_ns());
     let (mut latency_us, mut samples) = (Histogram::default(), 0);
@@ -92,17 +92,27 @@ pub(super) fn gather(paper: &Paper, cell: &Cell, scratch: &Path) -> Result<Value
 pub(super) fn wrk(
     paper: &Paper,
     cell: &Cell,
-    (threads, connections): (u32, u32),
+    load: (u32, u32),
     scratch: &Path,
-) -> Result<Values, Box<dyn Error>> {
+) -> Result<Values<'static>, Box<dyn Error>> {
     let (server, address) = Server::start(paper, cell, scratch)?;
-    let (cpu_s, begin_ns) = (server.cpu_s()?, now_ns());
+    run_wrk(paper.seconds, load, &[&format!("http://{address}/metrics")], || server.cpu_s())
+}
+
+/// Runs wrk with further arguments, and measures the CPU of the server.
+pub(super) fn run_wrk(
+    seconds: u64,
+    (threads, connections): (u32, u32),
+    arguments: &[&str],
+    cpu_s: impl Fn() -> Result<f64, Box<dyn Error>>,
+) -> Result<Values<'static>, Box<dyn Error>> {
+    let (before_s, begin_ns) = (cpu_s()?, now_ns());
     let output = Command::new("wrk")
-        .args([format!("-t{threads}"), format!("-c{connections}"), format!("-d{}s", paper.seconds)])
-        .arg(format!("http://{address}/metrics"))
+        .args([format!("-t{threads}"), format!("-c{connections}"), format!("-d{seconds}s")])
+        .args(arguments)
         .output()?;
     let wall_s = to_f64(now_ns() - begin_ns) / 1e9;
-    let cpu_percent = 100.0 * (server.cpu_s()? - cpu_s) / wall_s;
+    let cpu_percent = 100.0 * (cpu_s()? - before_s) / wall_s;
     let printed = String::from_utf8(output.stdout)?;
     if !output.status.success() {
         return Err(format!("wrk failed: {}", String::from_utf8_lossy(&output.stderr)).into());
@@ -114,7 +124,7 @@ pub(super) fn wrk(
 
 /// Parses what wrk prints. `errors` are requests without a page: timeouts, failures of sockets, and other
 /// answers than 200; `rate_per_s` has pages only.
-fn of_wrk(printed: &str) -> Option<Values> {
+fn of_wrk(printed: &str) -> Option<Values<'static>> {
     let line = |begin: &str| printed.lines().find_map(|line| line.trim_start().strip_prefix(begin));
     let number = |text: &str| text.trim().trim_end_matches(',').parse::<f64>().ok();
     let requests_per_s = number(line("Requests/sec:")?)?;

@@ -63,9 +63,14 @@ pub(crate) struct Arguments {
 /// Default number of agents in a process. Each uses two descriptors.
 const AGENTS_PER_PROCESS: u64 = 4_000;
 
+/// Default number of processes.
+pub(crate) const fn processes_for(agents: u64) -> u64 {
+    agents.div_ceil(AGENTS_PER_PROCESS)
+}
+
 impl Arguments {
     pub(crate) fn processes_for(&self, agents: u64) -> u64 {
-        self.processes.unwrap_or(agents.div_ceil(AGENTS_PER_PROCESS)).clamp(1, agents.max(1))
+        self.processes.unwrap_or_else(|| processes_for(agents)).clamp(1, agents.max(1))
     }
 
     /// Fails if the collectors cannot share a store of this kind.
@@ -78,7 +83,7 @@ impl Arguments {
 
     /// Fails if Prometheus cannot be measured with these arguments.
     pub(crate) fn check_prometheus(&self) -> Result<(), Box<dyn Error>> {
-        prometheus::program()?;
+        prometheus::require()?;
         if !self.period.as_micros().is_multiple_of(1_000) {
             return Err(format!(
                 "--prometheus: it scrapes every few milliseconds at the most, not every {}",

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use polymeter_benches::clock::{SECOND_NS, now_ns, sleep_until};
 use polymeter_benches::collector::Collector;
-use polymeter_benches::process::Usage;
+use polymeter_benches::process::{Usage, Waits};
 use polymeter_benches::store::{Kind, Store};
 use polymeter_benches::table::to_f64;
 
@@ -30,6 +30,8 @@ pub(crate) struct Collected {
     pub(crate) bytes: u64,
     /// Agents whose last frames were not acknowledged.
     pub(crate) stuck: u64,
+    /// What the machine waited for.
+    pub(crate) waits: Waits,
 }
 
 impl Collected {
@@ -46,6 +48,7 @@ impl Collected {
         }
         let first_s = to_f64(now_ns() - begin_ns) / 1e9;
         let (collector_before, server_before, begin_ns) = (usage(&collectors)?, store.usage()?, now_ns());
+        let waits_before = Waits::read()?;
         mocks.iter_mut().try_for_each(Part::go)?;
         let (mut collector_most, mut server_most) = (collector_before, server_before);
         while now_ns() < begin_ns + arguments.seconds * SECOND_NS {
@@ -59,6 +62,7 @@ impl Collected {
         }
         let (collector_after, server_after) = (usage(&collectors)?, store.usage()?);
         let seconds = to_f64(now_ns() - begin_ns) / 1e9;
+        let waits = Waits::read()?.since(&waits_before);
         for collector in collectors {
             collector.stop()?;
         }
@@ -78,6 +82,7 @@ impl Collected {
             mocks_cpu_s: sum.cpu_s,
             bytes: store.bytes()?,
             stuck: sum.stuck,
+            waits,
         })
     }
 }

@@ -7,7 +7,7 @@ use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
-use polymeter_benches::clock::process_cpu_ns;
+use polymeter_benches::clock::{SECOND_NS, now_ns, process_cpu_ns};
 use polymeter_benches::mock::Script;
 use polymeter_benches::recording::RECORDED;
 use polymeter_benches::table::{say, to_f64};
@@ -34,6 +34,9 @@ const CONNECTIONS: usize = 4;
 
 const EVENTS: usize = 256;
 
+/// Time between two looks for idle connections.
+const LOOK_NS: i64 = 250_000_000;
+
 /// Event data: standard input; a connection, with its slot; any other value is a listener's, the exporter's
 /// index.
 const STDIN: u64 = u64::MAX;
@@ -48,6 +51,8 @@ pub(crate) struct Exporters {
     /// Number of exporters in all processes.
     pub(crate) exporters: u64,
     pub(crate) period: Period,
+    /// Time in seconds after which an idle connection is closed; 0 closes it after its answer.
+    pub(crate) idle_s: Option<u64>,
 }
 
 #[derive(Debug, Default, Clone, Copy, Serialize, Deserialize)]
@@ -94,7 +99,10 @@ impl Exporters {
         let mut server = ExporterServer::open(self)?;
         epoll::add(&server.epoll, io::stdin(), EventData::new_u64(STDIN), EventFlags::IN)?;
         say(&server.port.to_string());
-        while server.poll(None)? {}
+        let patience = self.idle_s.map(|_| Timespec { tv_sec: 0, tv_nsec: LOOK_NS });
+        while server.poll(patience.as_ref())? {
+            server.close_idle();
+        }
         Ok(())
     }
 }
@@ -122,6 +130,8 @@ struct Connection {
     ends: bool,
     /// True if it waits until it can send, instead of for a request.
     waits: bool,
+    /// Time of the last request, or of the connection.
+    active_ns: u64,
 }
 
 #[derive(Debug)]
@@ -136,6 +146,7 @@ struct ExporterServer {
     connections: Vec<Option<Connection>>,
     free: Vec<usize>,
     served: Served,
+    idle_s: Option<u64>,
 }
 
 impl ExporterServer {
@@ -156,8 +167,8 @@ impl ExporterServer {
         }
         let page = Page::of(&script);
         let (text, connections, free) = (Vec::new(), Vec::new(), Vec::new());
-        let served = Served::default();
-        Ok(Self { script, page, text, epoll, port, exporters, connections, free, served })
+        let (served, idle_s) = (Served::default(), which.idle_s);
+        Ok(Self { script, page, text, epoll, port, exporters, connections, free, served, idle_s })
     }
 
     /// Waits for events and handles them. Returns false at the end of stdin.
@@ -214,12 +225,29 @@ impl ExporterServer {
         epoll::add(&self.epoll, &stream, EventData::new_u64(CONNECTION | slot as u64), EventFlags::IN)?;
         let (request, answer) = (Vec::new(), Vec::new());
         let (ends, waits) = (false, false);
-        let connection = Connection { stream, of: position, request, answer, sent_bytes: 0, ends, waits };
+        let active_ns = now_ns();
+        let connection =
+            Connection { stream, of: position, request, answer, sent_bytes: 0, ends, waits, active_ns };
         match self.connections.get_mut(slot) {
             Some(place) => *place = Some(connection),
             None => self.connections.push(Some(connection)),
         }
         Ok(())
+    }
+
+    /// Closes the connections that are idle for too long.
+    fn close_idle(&mut self) {
+        let Some(idle_ns) = self.idle_s.map(|idle_s| idle_s * SECOND_NS) else { return };
+        let now_ns = now_ns();
+        for (slot, place) in self.connections.iter_mut().enumerate() {
+            let is_idle = |connection: &mut Connection| now_ns - connection.active_ns > idle_ns;
+            if let Some(connection) = place.take_if(is_idle) {
+                if let Some(exporter) = self.exporters.get_mut(connection.of) {
+                    exporter.connections -= 1;
+                }
+                self.free.push(slot);
+            }
+        }
     }
 
     /// Handles the events of a connection. A connection with an error is closed.
@@ -282,6 +310,8 @@ impl ExporterServer {
             }
             Asked::Page { length_bytes, stays } => {
                 connection.request.drain(..length_bytes);
+                connection.active_ns = now_ns();
+                let stays = stays && self.idle_s != Some(0);
                 connection.ends = !stays;
                 if let Some(exporter) = self.exporters.get_mut(connection.of) {
                     exporter.tick = self.script.tick_after(exporter.tick);
@@ -324,7 +354,12 @@ mod tests {
     const SCRAPE: &[u8] = b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n";
 
     fn server() -> ExporterServer {
-        ExporterServer::open(&Exporters { first: 0, step: 2, exporters: 3, period: Period::SECOND }).unwrap()
+        open_server(None)
+    }
+
+    fn open_server(idle_s: Option<u64>) -> ExporterServer {
+        let which = Exporters { first: 0, step: 2, exporters: 3, period: Period::SECOND, idle_s };
+        ExporterServer::open(&which).unwrap()
     }
 
     fn connect(server: &ExporterServer, number: u64) -> TcpStream {
@@ -390,6 +425,31 @@ mod tests {
         assert_eq!(stream.read(&mut [0]).unwrap(), 0);
         assert_eq!((server.served.pages, server.served.refused), (4, 0));
         assert!(server.served.bytes > 4 * 50 * 10);
+    }
+
+    #[test]
+    fn a_connection_may_close_after_its_answer() {
+        let mut server = open_server(Some(0));
+        let mut stream = connect(&server, 0);
+        stream.write_all(SCRAPE).unwrap();
+        until(&mut server, |server| server.served.pages == 1 && open(server) == 0);
+        assert!(answer(&mut stream).0.contains("Connection: close\r\n"));
+        assert_eq!(stream.read(&mut [0]).unwrap(), 0);
+    }
+
+    #[test]
+    fn an_idle_connection_is_closed() {
+        let mut server = open_server(Some(1));
+        let mut stream = connect(&server, 0);
+        stream.write_all(SCRAPE).unwrap();
+        until(&mut server, |server| server.served.pages == 1);
+        answer(&mut stream);
+        server.close_idle();
+        assert_eq!(open(&server), 1);
+        polymeter_benches::clock::sleep_until(now_ns() + SECOND_NS * 21 / 20);
+        server.close_idle();
+        assert_eq!((open(&server), server.exporters[0].connections), (0, 0));
+        assert_eq!(stream.read(&mut [0]).unwrap(), 0);
     }
 
     #[test]

@@ -18,9 +18,10 @@ use polymeter_benches::store::Kind;
 use polymeter_benches::table::{self, say};
 use polymeter_proto::period::Period;
 
-pub(crate) use self::arguments::Arguments;
-use self::collected::Collected;
-use self::scraped::Scraped;
+pub(crate) use self::arguments::{Arguments, processes_for};
+pub(crate) use self::collected::Collected;
+pub(crate) use self::prometheus::Scraper;
+pub(crate) use self::scraped::Scraping;
 
 pub(crate) fn run(mut arguments: Arguments) -> Result<(), Box<dyn Error>> {
     if arguments.quick {
@@ -44,7 +45,11 @@ pub(crate) fn run(mut arguments: Arguments) -> Result<(), Box<dyn Error>> {
         let outcome = Collected::measure(&arguments, kind, *agents).and_then(|outcome| {
             collected.push(outcome);
             if arguments.prometheus {
-                scraped.push(Scraped::measure(&arguments, *agents)?);
+                let outcome = Scraping::by_prometheus(&arguments, *agents).measure()?;
+                if outcome.answered == 0 {
+                    return Err(format!("Prometheus got no page of any exporter: {outcome:?}").into());
+                }
+                scraped.push(outcome);
             }
             Ok(())
         });

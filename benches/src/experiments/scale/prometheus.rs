@@ -1,20 +1,45 @@
-//! A Prometheus server with its default settings, and a client of its HTTP API.
+//! A server that scrapes, with its default settings, and a client of its HTTP API: Prometheus or
+//! VictoriaMetrics.
 
 use std::error::Error;
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use polymeter_benches::clock::wait_for;
 use polymeter_benches::process::{self, Usage};
+use polymeter_benches::tool::is_program_here;
 use polymeter_proto::period::Period;
 use serde_json::Value;
 
-/// Program of Debian's package of the same name.
-const PROGRAM: &str = "prometheus";
+/// A server that scrapes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Scraper {
+    Prometheus,
+    VictoriaMetrics,
+}
+
+impl Scraper {
+    /// None for a tool of another name.
+    pub(crate) fn of(tool: &str) -> Option<Self> {
+        match tool {
+            "Prometheus" => Some(Self::Prometheus),
+            "VictoriaMetrics" => Some(Self::VictoriaMetrics),
+            _ => None,
+        }
+    }
+
+    /// Program of Debian's package of the same name.
+    pub(crate) const fn program(self) -> &'static str {
+        match self {
+            Self::Prometheus => "prometheus",
+            Self::VictoriaMetrics => "victoria-metrics",
+        }
+    }
+}
 
 const PATIENCE_S: u64 = 60;
 
@@ -45,17 +70,16 @@ pub(crate) struct Block {
     pub(crate) samples: u64,
 }
 
-/// Path of the program. Fails if it is not installed.
-pub(crate) fn program() -> Result<PathBuf, Box<dyn Error>> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let found = std::env::split_paths(&path).map(|directory| directory.join(PROGRAM));
-    found.into_iter().find(|program| program.is_file()).ok_or_else(|| {
-        "--prometheus: no prometheus is in PATH: install Debian's package `prometheus` (the experiment starts a server of its own; the service need not run)".into()
-    })
+/// Fails if Prometheus is not installed.
+pub(crate) fn require() -> Result<(), Box<dyn Error>> {
+    if is_program_here(Scraper::Prometheus.program()) {
+        return Ok(());
+    }
+    Err("--prometheus: no prometheus is in PATH: install Debian's package `prometheus` (the experiment starts a server of its own; the service need not run)".into())
 }
 
 pub(crate) fn version() -> Result<String, Box<dyn Error>> {
-    let output = Command::new(program()?).arg("--version").output()?;
+    let output = Command::new(Scraper::Prometheus.program()).arg("--version").output()?;
     let printed = if output.stdout.is_empty() { output.stderr } else { output.stdout };
     let printed = String::from_utf8_lossy(&printed).into_owned();
     Ok(printed.lines().next().unwrap_or_default().split(" (").next().unwrap_or_default().to_owned())
@@ -74,27 +98,44 @@ pub(crate) fn configuration(period: Period, targets: impl Iterator<Item = (Strin
 }
 
 impl Prometheus {
-    /// Starts a server with this configuration, and waits until it is ready.
-    pub(crate) fn start(scratch: &Path, configuration: &str) -> Result<Self, Box<dyn Error>> {
+    /// Starts a server with this configuration, and waits until it is ready. `files` limits its open files.
+    pub(crate) fn start(
+        scraper: Scraper,
+        scratch: &Path,
+        configuration: &str,
+        files: Option<u64>,
+    ) -> Result<Self, Box<dyn Error>> {
         let (config, data, log) =
-            (scratch.join("prometheus.yml"), scratch.join("data"), scratch.join("prometheus.log"));
+            (scratch.join("scraper.yml"), scratch.join("data"), scratch.join("scraper.log"));
         fs::write(&config, configuration)?;
-        let process = Command::new(program()?)
-            .arg(argument("config.file", &config))
-            .arg(argument("storage.tsdb.path", &data))
-            .args(["--web.listen-address=127.0.0.1:0", "--web.enable-admin-api"])
+        // A free port, which nothing else takes within the moment until the server listens.
+        let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?.to_string();
+        let limit = files.map(|files| format!("ulimit -n {files}; ")).unwrap_or_default();
+        let mut command = Command::new("sh");
+        command.args(["-c", &format!("{limit}exec \"$0\" \"$@\""), scraper.program()]);
+        match scraper {
+            Scraper::Prometheus => command
+                .arg(argument("config.file", &config))
+                .arg(argument("storage.tsdb.path", &data))
+                .arg(format!("--web.listen-address={address}"))
+                .arg("--web.enable-admin-api"),
+            // Values are found as soon as they are stored.
+            Scraper::VictoriaMetrics => command
+                .arg(argument("promscrape.config", &config))
+                .arg(argument("storageDataPath", &data))
+                .arg(format!("--httpListenAddr={address}"))
+                .args(["--search.latencyOffset=1s", "--search.disableCache"]),
+        };
+        let process = command
             .current_dir(scratch)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(File::create(&log)?)
             .spawn()?;
-        let mut server = Self { process, address: String::new(), data, log };
-        let address = wait_for("Prometheus is ready", PATIENCE_S, || {
-            let log = fs::read_to_string(&server.log).unwrap_or_default();
-            let address = listening(&log)?.to_owned();
-            log.contains("Server is ready to receive web requests").then_some(address)
-        });
-        server.address = address.map_err(|error| format!("{error}: {}", server.log()))?;
+        let server = Self { process, address, data, log };
+        let is_ready = || server.ask("GET", "/-/ready").ok();
+        wait_for("the server is ready", PATIENCE_S, is_ready)
+            .map_err(|error| format!("{error}: {}", server.log()))?;
         Ok(server)
     }
 
@@ -111,7 +152,7 @@ impl Prometheus {
         let (seconds, millis) = (at_ms.div_euclid(1_000), at_ms.rem_euclid(1_000));
         let path = format!("/api/v1/query?time={seconds}.{millis:03}&query={}", escaped(query));
         let answer = self.ask("GET", &path)?;
-        answered_number(&answer).ok_or_else(|| format!("Prometheus answers {query} with {answer}").into())
+        answered_number(&answer).ok_or_else(|| format!("the server answers {query} with {answer}").into())
     }
 
     pub(crate) fn count(&self, query: &str, at_ms: i64) -> Result<u64, Box<dyn Error>> {
@@ -147,7 +188,7 @@ impl Prometheus {
         stream.write_all(head.as_bytes())?;
         let mut answer = String::new();
         stream.take(ANSWER_BYTES).read_to_string(&mut answer)?;
-        let body = answered(&answer).ok_or_else(|| format!("Prometheus answers {path} with {answer}"))?;
+        let body = answered(&answer).ok_or_else(|| format!("the server answers {path} with {answer}"))?;
         Ok(body.to_owned())
     }
 }
@@ -162,11 +203,6 @@ impl Drop for Prometheus {
 
 fn argument(name: &str, path: &Path) -> String {
     format!("--{name}={}", path.display())
-}
-
-fn listening(log: &str) -> Option<&str> {
-    let line = log.lines().find(|line| line.contains("msg=\"Listening on\""))?;
-    line.rsplit_once("address=")?.1.split_ascii_whitespace().next()
 }
 
 fn answered(answer: &str) -> Option<&str> {
@@ -234,14 +270,6 @@ mod tests {
         assert_eq!(number(r#"[{"value":[1,"1"]},{"value":[1,"2"]}]"#), None);
         assert_eq!(number(r#"[{"value":[1]}]"#), None);
         assert_eq!(answered_number("<html>"), None);
-    }
-
-    #[test]
-    fn the_address_is_found_in_the_log() {
-        let log = "level=info msg=\"Start listening for connections\" address=127.0.0.1:0\n\
-                   level=info component=web msg=\"Listening on\" address=127.0.0.1:43183\n";
-        assert_eq!(listening(log), Some("127.0.0.1:43183"));
-        assert_eq!(listening("address=127.0.0.1:0\n"), None);
     }
 
     #[test]
