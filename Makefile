@@ -272,7 +272,7 @@ quick-experiments: test-deps ## Run every experiment and bench once, short
 
 # Each paper's page in docs/evaluation/ names the tools that it compares with. PAPERS=NAME selects an experiment.
 PAPERS_OUT ?= papers
-papers: test-deps ## Rerun the experiments of papers on a quiet machine (one to four hours); continues where it was stopped (root)
+papers: test-deps ## Rerun the experiments of papers on a quiet machine (six to ten hours); continues where it was stopped (root)
 	@deploy/install-packages.sh wrk prometheus-node-exporter
 	$(CARGO) build --release --workspace --locked
 	$(SUDO) $(TARGET)/release/polymeter-bench papers $(PAPERS) --out $(PAPERS_OUT)

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::error::Error;
 use std::path::Path;
 
+use polymeter_benches::agent::program;
 use polymeter_benches::clock::now_ns;
 use polymeter_benches::delivery::store_all_through;
 use polymeter_benches::job::{Job, pause};
@@ -128,14 +129,16 @@ fn time(paper: &Paper, cell: &Cell, scratch: &Path) -> Result<Values<'static>, B
     Ok(vec![("wall_s", wall_s)])
 }
 
-/// Lets the tool's command measure: it finds the duration in SECONDS.
+/// Lets the tool's command measure: it finds the duration in SECONDS, and the program `polymeter` in POLYMETER.
 fn printed<'a>(
     paper: &'a Paper,
     cell: &Cell,
     set: &BTreeMap<String, String>,
 ) -> Result<Values<'a>, Box<dyn Error>> {
     let tool = paper.tool(&cell.tool).ok_or("the experiment's file does not say how to start the tool")?;
-    let printed = tool.with(set).print(&[("SECONDS", paper.seconds.to_string())])?;
+    let polymeter = program("polymeter")?.display().to_string();
+    let environment = [("SECONDS", paper.seconds.to_string()), ("POLYMETER", polymeter)];
+    let printed = tool.with(set).print(&environment)?;
     let mut values = Values::new();
     for line in printed.lines() {
         let pair = line.split_once(' ').and_then(|(name, value)| Some((name, value.trim().parse().ok()?)));

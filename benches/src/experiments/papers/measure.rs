@@ -60,7 +60,7 @@ pub(crate) enum Measure {
         metrics: Option<u32>,
         /// Name of the tool's command, by default that of the cell's tool.
         starts: Option<String>,
-        /// Variables of that command. PROGRAM names a program that it requires.
+        /// Variables of that command. PROGRAM names a program that it requires, other than its own.
         #[serde(default)]
         set: BTreeMap<String, String>,
     },
@@ -116,8 +116,11 @@ impl Measure {
             Self::Wrk { .. } | Self::WrkApi { .. } => Some("wrk"),
             Self::Command { set, .. } => set.get("PROGRAM").map(String::as_str),
             Self::Scale { .. } => Scraper::of(tool).map(Scraper::program),
+            // An SQLite file has one collector.
+            Self::Deliver { collectors: Some(2..), .. } => Kind::Postgres.missing().map(|_| "postgres"),
             Self::Reads | Self::Agent { .. } | Self::Deliver { .. } | Self::RemoteWrite { .. } => None,
-            Self::Gather | Self::Sample { .. } | Self::Stamps { .. } | Self::Printed { .. } => None,
+            Self::Printed { set } => set.get("PROGRAM").map(String::as_str),
+            Self::Gather | Self::Sample { .. } | Self::Stamps { .. } => None,
             Self::Copy { .. } | Self::Read { .. } => Kind::Postgres.missing().map(|_| "postgres"),
         }
     }

@@ -75,7 +75,7 @@ macro_rules! papers {
 }
 
 /// Name of each experiment, and its file with that of the tools.
-const PAPERS: [(&str, &str); 14] = papers![
+const PAPERS: [(&str, &str); 15] = papers![
     "gwdg-gather",
     "gwdg-load",
     "gwdg-api",
@@ -89,7 +89,8 @@ const PAPERS: [(&str, &str); 14] = papers![
     "kwollect",
     "kwollect-read",
     "supermon",
-    "synthesio"
+    "synthesio",
+    "overhead-receipt",
 ];
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
@@ -135,7 +136,7 @@ impl Arguments {
 fn rerun(arguments: &Arguments, name: &str, text: &str) -> Result<(), Box<dyn Error>> {
     let mut paper = Paper::parse(text).map_err(|error| format!("cannot read papers/{name}.toml: {error}"))?;
     if arguments.quick {
-        (paper.replicates, paper.seconds) = (2, 1);
+        (paper.replicates, paper.seconds) = (2, paper.quick_seconds.unwrap_or(1));
         paper.pairs /= 100;
         paper.cells.iter_mut().for_each(|cell| cell.measure.shorten());
         paper.keep_distinct();

@@ -23,6 +23,8 @@ pub(crate) struct Paper {
     pub(crate) seed: u64,
     /// The duration of a run in seconds, for cells that are limited by time.
     pub(crate) seconds: u64,
+    /// The same for a functional check; by default 1.
+    pub(crate) quick_seconds: Option<u64>,
     /// Programs that every cell requires.
     #[serde(default)]
     pub(crate) needs: Vec<String>,
@@ -197,11 +199,17 @@ impl Paper {
         self.cells.iter().position(|cell| cell.setting == setting && cell.tool == tool)
     }
 
-    /// Removes the cells that do the same as one before them.
+    /// Removes the cells that do the same as one before them, and those that print the figures of a tool with
+    /// other variables.
     pub(crate) fn keep_distinct(&mut self) {
+        let prints = |measure: &Measure| matches!(measure, Measure::Printed { .. });
         let mut kept: Vec<Cell> = Vec::new();
         for cell in self.cells.drain(..) {
-            if !kept.iter().any(|other| other.tool == cell.tool && other.measure == cell.measure) {
+            let is_like = |other: &Cell| {
+                let both_print = prints(&other.measure) && prints(&cell.measure);
+                other.tool == cell.tool && (both_print || other.measure == cell.measure)
+            };
+            if !kept.iter().any(is_like) {
                 kept.push(cell);
             }
         }
