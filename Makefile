@@ -11,7 +11,7 @@ BUILD_PACKAGES := libzmq3-dev pkg-config gcc libc6-dev
 # The tests also require a PostgreSQL server, Python for the second decoder of the protocol and for the examples, MUNGE, and
 # iproute2 for links between network namespaces, openssl for certificates, mandoc to check manual pages, zsh and fish for
 # completions, Chromium (and a font) for the page of a report. PgBouncer must be refused.
-TEST_PACKAGES := postgresql-15 pgbouncer python3 python3-venv munge openssl iproute2 mandoc zsh fish chromium fonts-dejavu-core snmpd prometheus-node-exporter
+TEST_PACKAGES := postgresql-15 pgbouncer python3 python3-venv munge openssl iproute2 mandoc zsh fish chromium fonts-dejavu-core snmpd prometheus-node-exporter openipmi freeipmi-tools
 SLURM_PACKAGES := slurmctld slurmd slurm-client munge mpich libmpich-dev
 
 .DEFAULT_GOAL := help

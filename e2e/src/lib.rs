@@ -20,6 +20,7 @@
 pub mod accessibility;
 pub mod apache;
 mod basics;
+pub mod bmc;
 pub mod browser;
 pub mod cgroup;
 pub mod daemons;
@@ -28,6 +29,7 @@ pub mod disk;
 mod environment;
 pub mod fixture;
 pub mod installed;
+pub mod ipmi_sim;
 pub mod munge;
 mod namespaces;
 mod needs;

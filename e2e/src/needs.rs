@@ -5,8 +5,8 @@ use std::path::Path;
 use polymeter_test_harness::{is_required, skip};
 
 use crate::{
-    apache, browser, cgroup, data_frames, disk, munge, network, nginx, node_exporter, oar, receivers,
-    schemathesis, slurm, snmpd,
+    apache, browser, cgroup, data_frames, disk, ipmi_sim, munge, network, nginx, node_exporter, oar,
+    receivers, schemathesis, slurm, snmpd,
 };
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,6 +27,7 @@ pub enum Need {
     Receivers,
     Schemathesis,
     Snmpd,
+    Ipmi,
     Oar,
     Slurm,
     SlurmExperiment,
@@ -52,6 +53,7 @@ impl Need {
             Self::Receivers => "receivers",
             Self::Schemathesis => "schemathesis",
             Self::Snmpd => "snmpd",
+            Self::Ipmi => "ipmi",
             Self::Oar => "oar",
             Self::Slurm => "slurm",
             Self::SlurmExperiment => "slurm-experiment",
@@ -78,6 +80,7 @@ impl Need {
             Self::Schemathesis => schemathesis::missing(),
             Self::DataFrames => data_frames::missing(),
             Self::Snmpd => snmpd::missing(),
+            Self::Ipmi => ipmi_sim::missing(),
             Self::Oar => oar::missing(),
             // A cluster takes minutes, and its jobs need an idle machine: it runs only on request.
             Self::Slurm if !is_required(self.name()) => {

@@ -35,6 +35,6 @@ impl Snmpd {
 }
 
 /// A port that was free a moment ago.
-fn free_address() -> String {
+pub(crate) fn free_address() -> String {
     UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string()
 }

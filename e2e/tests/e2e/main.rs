@@ -45,6 +45,7 @@ mod ledger;
 mod live;
 mod login_node;
 mod long_jobs;
+mod management_controllers;
 mod measuring;
 mod munge_tokens;
 mod oar;
@@ -140,6 +141,7 @@ const ALL: &[&[polymeter_test_harness::Test]] = &[
     oar_states::TESTS,
     munge_tokens::TESTS,
     openmetrics::TESTS,
+    management_controllers::TESTS,
     outside_devices::TESTS,
     operation::TESTS,
     other_schedulers::TESTS,

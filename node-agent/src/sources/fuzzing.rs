@@ -42,6 +42,7 @@ pub static PARSERS: &[Parser] = &[
     parser(b'f', "forks", &["perf"], perf::check),
     parser(b'g', "gpu_metrics", &["amdgpu"], drm::check_amdgpu_table),
     parser(b'i', "ipmi", &["ipmi"], ipmi::check),
+    parser(b'I', "ipmi_lan", &["device"], outside::check_ipmi_lan),
     parser(b'j', "job_stats", &["lustre_jobs"], served_jobs::check),
     parser(b'L', "device_lines", &["device"], outside::check_lines),
     parser(b'S', "snmp", &["device"], outside::check_snmp),

@@ -3,21 +3,21 @@
 //! Specification" 2.0, table 5-2. Pure.
 
 /// Network function of group extensions; that of a response is one more.
-pub(super) const NETFN: u8 = 0x2c;
+pub(in crate::sources) const NETFN: u8 = 0x2c;
 
-pub(super) const COMMAND: u8 = 0x02;
+pub(in crate::sources) const COMMAND: u8 = 0x02;
 
 /// Group of DCMI, with which requests and responses begin.
 const GROUP: u8 = 0xdc;
 
 /// Data of a request: the group, the mode "system power statistics", and no further attributes.
-pub(super) const REQUEST: [u8; 4] = [GROUP, 0x01, 0x00, 0x00];
+pub(in crate::sources) const REQUEST: [u8; 4] = [GROUP, 0x01, 0x00, 0x00];
 
 /// Bit of the state that is set while the controller measures.
 const IS_ACTIVE: u8 = 1 << 6;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum NoPower {
+pub(in crate::sources) enum NoPower {
     /// The controller does not have the command, and never will.
     Unsupported,
     /// The controller does not measure at the moment, or is busy.
@@ -37,7 +37,7 @@ const RESPONSE_BYTES: usize = 19;
 const UNSUPPORTED: [u8; 6] = [0xc1, 0xc2, 0xcb, 0xcc, 0xd4, 0xd6];
 
 /// Power in a response, in watts. `response` begins with the completion code.
-pub(super) fn power(response: &[u8]) -> Result<u16, NoPower> {
+pub(in crate::sources) fn power(response: &[u8]) -> Result<u16, NoPower> {
     match response.first() {
         Some(0x00) => {}
         Some(code) if UNSUPPORTED.contains(code) => return Err(NoPower::Unsupported),

@@ -2,7 +2,7 @@
 //!
 //! A request takes some milliseconds to seconds, and occupies the controller: it belongs to the slow lane.
 
-mod dcmi;
+pub(super) mod dcmi;
 mod device;
 
 use std::path::{Path, PathBuf};

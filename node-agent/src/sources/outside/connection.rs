@@ -98,6 +98,8 @@ pub enum DeviceError {
     Redirected,
     #[error("it refuses the credentials: {0}")]
     Refused(String),
+    #[error("it has no session left; end those of others, or wait for a minute")]
+    Busy,
     #[error("it closed the connection; check that it permits this host")]
     Closed,
     #[error("cannot reach it: {0}; check `url`")]
@@ -137,6 +139,7 @@ impl DeviceError {
             Self::Malformed(_) | Self::Redirected | Self::Status(_) => Errno::BADMSG,
             Self::Http(_) => Errno::IO,
             Self::Refused(_) | Self::KeyFile(_) | Self::Credentials(_) => Errno::ACCESS,
+            Self::Busy => Errno::BUSY,
             Self::Closed => Errno::CONNRESET,
             Self::Io(error) => Errno::from_io_error(error).unwrap_or(Errno::IO),
         }

@@ -10,6 +10,7 @@ mod device;
 mod exporter;
 mod file;
 mod http;
+mod ipmi_lan;
 mod lines;
 mod named_lines;
 mod protocols;
@@ -24,6 +25,7 @@ mod tests;
 mod trial;
 
 pub(super) use device::Device;
+pub(super) use ipmi_lan::check as check_ipmi_lan;
 pub(super) use lines::check as check_lines;
 pub(super) use redfish_readings::check as check_redfish;
 pub(super) use snmp::check as check_snmp;

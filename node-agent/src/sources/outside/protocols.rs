@@ -10,6 +10,7 @@ use super::credentials::Credentials;
 use super::exporter::Exporter;
 use super::file::FileLines;
 use super::http::{self, HttpClient};
+use super::ipmi_lan::{self, IpmiLan};
 use super::redfish::Redfish;
 use super::redfish_readings::{InvalidQuantity, Quantity};
 use super::settings::{DeviceSettings, DeviceUrl, Scheme};
@@ -27,6 +28,10 @@ pub fn connect(device: &DeviceSettings, root: &Path) -> Result<Box<dyn Connectio
         Scheme::Snmp => {
             let timeout = Duration::from_micros(device.timeout.as_micros());
             Ok(Box::new(Snmp::new(&device.url, timeout, device.credentials.as_deref())?))
+        }
+        Scheme::Ipmi => {
+            let timeout = Duration::from_micros(device.timeout.as_micros());
+            Ok(Box::new(IpmiLan::new(&device.url, timeout, device.credentials.as_deref())?))
         }
         Scheme::Tcp => {
             Ok(Box::new(LineStream::new(&device.url, Duration::from_micros(device.timeout.as_micros()))))
@@ -55,6 +60,10 @@ pub enum InvalidAddress {
         "`{0}` is no address of SNMP; write an object identifier, one with `.*` behind it, or a name such as `ports.receive` or `sensors.power`"
     )]
     Snmp(String),
+    #[error(
+        "`{0}` is no address of IPMI; write `power`, or `sensors.` and one of power, temperature, fan, voltage, current, percent or frequency, as in `sensors.temperature` or `sensors.temperature:CPU*`"
+    )]
+    Ipmi(String),
     #[error(transparent)]
     Series(#[from] InvalidSelector),
     #[error(transparent)]
@@ -71,6 +80,9 @@ pub fn check_address(url: &DeviceUrl, address: &str) -> Result<(), InvalidAddres
         Scheme::File | Scheme::Tcp => {}
         Scheme::Snmp => {
             snmp::check_address(address).map_err(|_invalid| InvalidAddress::Snmp(address.to_owned()))?;
+        }
+        Scheme::Ipmi => {
+            ipmi_lan::check_address(address).map_err(|_invalid| InvalidAddress::Ipmi(address.to_owned()))?;
         }
         Scheme::Http | Scheme::Https if is_redfish(url) => drop(address.parse::<Quantity>()?),
         Scheme::Http | Scheme::Https => drop(address.parse::<SeriesSelector>()?),

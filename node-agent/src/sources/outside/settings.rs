@@ -155,6 +155,8 @@ impl FromStr for Scale {
 pub enum Scheme {
     /// Version 2c or 3.
     Snmp,
+    /// A management controller, version 2.0.
+    Ipmi,
     /// A file of lines.
     File,
     /// A stream of lines.
@@ -166,11 +168,12 @@ pub enum Scheme {
 }
 
 impl Scheme {
-    const ALL: [Self; 5] = [Self::Snmp, Self::File, Self::Tcp, Self::Http, Self::Https];
+    const ALL: [Self; 6] = [Self::Snmp, Self::Ipmi, Self::File, Self::Tcp, Self::Http, Self::Https];
 
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Snmp => "snmp",
+            Self::Ipmi => "ipmi",
             Self::File => "file",
             Self::Tcp => "tcp",
             Self::Http => "http",

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read};
-use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, ToSocketAddrs, UdpSocket};
 use std::time::Duration;
 
 use super::connection::{Connection, DeviceError, Found, Number};
@@ -181,6 +181,16 @@ pub(super) fn address(url: &DeviceUrl, usual_port: Option<u16>) -> Result<Socket
     let port = url.port.or(usual_port).ok_or_else(|| std::io::Error::other("the URL has no port"))?;
     let mut addresses = (url.host.as_str(), port).to_socket_addrs()?;
     addresses.next().ok_or_else(|| std::io::Error::other("its name has no address").into())
+}
+
+/// Socket that sends to this address, and receives from it only.
+pub(super) fn connect_datagrams(address: SocketAddr) -> std::io::Result<UdpSocket> {
+    let socket = match address {
+        SocketAddr::V4(_) => UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?,
+        SocketAddr::V6(_) => UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0))?,
+    };
+    socket.connect(address)?;
+    Ok(socket)
 }
 
 fn nanoseconds(time: Duration) -> u64 {

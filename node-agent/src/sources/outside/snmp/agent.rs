@@ -2,7 +2,7 @@
 
 use std::hash::{BuildHasher, RandomState};
 use std::io::ErrorKind;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::net::UdpSocket;
 use std::path::Path;
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use super::object_id::ObjectId;
 use crate::clock;
 use crate::sources::outside::connection::{DeviceError, VALUES_MAX};
 use crate::sources::outside::settings::DeviceUrl;
-use crate::sources::outside::stream::address;
+use crate::sources::outside::stream::{address, connect_datagrams};
 
 const PORT: u16 = 161;
 
@@ -167,7 +167,7 @@ impl Agent {
     ) -> Result<Option<Received<T>>, DeviceError> {
         let socket = match self.socket.take() {
             Some(socket) => socket,
-            None => connect(address(&self.url, Some(PORT))?)?,
+            None => connect_datagrams(address(&self.url, Some(PORT))?)?,
         };
         socket.send(message)?;
         let wait_ns = u64::try_from(self.timeout.as_nanos()).unwrap_or(u64::MAX) / u64::from(ATTEMPTS);
@@ -201,15 +201,6 @@ impl Agent {
         self.socket = Some(socket);
         Ok(None)
     }
-}
-
-fn connect(address: SocketAddr) -> std::io::Result<UdpSocket> {
-    let socket = match address {
-        SocketAddr::V4(_) => UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?,
-        SocketAddr::V6(_) => UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0))?,
-    };
-    socket.connect(address)?;
-    Ok(socket)
 }
 
 /// Objects of an answer; none if they did not fit.
