@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::Duration;
 
 use polymeter_proto::catalogue::{DeviceValue, of_device};
 use polymeter_proto::series::{Labels, Unit};
@@ -30,6 +32,15 @@ const BACK_OFF_MAX_NS: u64 = 60_000_000_000;
 
 /// Time between two searches for the values of a device, which may get ports and sensors.
 const SEARCH_INTERVAL_NS: u64 = 600_000_000_000;
+
+/// Longest time for the ends of all connections when the agent ends.
+const END_NS: u64 = 2_000_000_000;
+
+/// Time between two looks whether they have ended.
+const END_STEP: Duration = Duration::from_millis(5);
+
+/// Stack of a thread that ends a connection, which may encrypt.
+const END_STACK_BYTES: usize = 256 * 1024;
 
 /// Label of the node that a port or outlet serves.
 const NODE: &str = "node";
@@ -104,6 +115,11 @@ impl Device {
         if let Some(connection) = &mut lock(&self.state).connection {
             connection.drain();
         }
+    }
+
+    /// Ends the connection; the next read makes a new one. May block.
+    fn end(&self) {
+        lock(&self.state).end();
     }
 
     /// Searches for values, unless a failure was a short time ago or the last search is young enough. May
@@ -182,6 +198,12 @@ impl State {
         Ok(&mut **self.connection.insert(connection))
     }
 
+    fn end(&mut self) {
+        if let Some(mut connection) = self.connection.take() {
+            connection.end();
+        }
+    }
+
     fn succeed(&mut self, device: &Device) {
         if std::mem::take(&mut self.failures) > 0 {
             info!("device {} answers again", device.settings.name);
@@ -194,7 +216,7 @@ impl State {
         if self.failures == 0 {
             warn!("cannot read device {}: {error}; it is tried again within a minute", device.settings.name);
         }
-        self.connection = None;
+        self.end();
         self.errno = Some(error.errno());
         let wait_ns = BACK_OFF_NS.saturating_mul(1 << self.failures.min(16)).min(BACK_OFF_MAX_NS);
         self.failures = self.failures.saturating_add(1);
@@ -279,6 +301,7 @@ impl OutsideDevices {
         if !former.is_empty() {
             self.changes.fetch_add(1, Release);
         }
+        drop(end(former.into_values()));
     }
 
     pub(in crate::sources) fn iter(&self) -> impl Iterator<Item = &Arc<Device>> {
@@ -288,6 +311,26 @@ impl OutsideDevices {
     pub(in crate::sources) fn changes(&self) -> Changes {
         Changes { seen: self.changes.load(Acquire), changes: Arc::clone(&self.changes) }
     }
+}
+
+impl Drop for OutsideDevices {
+    /// Waits for a moment, so that devices know that their sessions have ended.
+    fn drop(&mut self) {
+        let until_ns = clock::monotonic_ns().saturating_add(END_NS);
+        for thread in end(std::mem::take(&mut self.all).into_values()) {
+            while !thread.is_finished() && clock::monotonic_ns() < until_ns {
+                clock::sleep(END_STEP);
+            }
+        }
+    }
+}
+
+/// Ends the connections of devices, each in a thread: one may hang.
+fn end(devices: impl Iterator<Item = Arc<Device>>) -> Vec<JoinHandle<()>> {
+    let thread = |device: Arc<Device>| {
+        std::thread::Builder::new().stack_size(END_STACK_BYTES).spawn(move || device.end()).ok()
+    };
+    devices.filter_map(thread).collect()
 }
 
 /// Changes of the values of devices since they were last looked at.

@@ -10,8 +10,8 @@ use flate2::read::MultiGzDecoder;
 use http_body_util::Full;
 use hyper::client::conn::http1::SendRequest;
 use hyper::header::{
-    ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CONTENT_ENCODING, CONTENT_TYPE, HOST, HeaderMap, HeaderValue,
-    USER_AGENT,
+    ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CONTENT_ENCODING, CONTENT_TYPE, HOST, HeaderMap, HeaderName,
+    HeaderValue, USER_AGENT,
 };
 use hyper::{Method, Request, Response, StatusCode};
 use polymeter_service::http_client::{self, NoAnswer};
@@ -28,12 +28,17 @@ use super::stream::address;
 /// Keys of the file of credentials of a device that is asked by HTTP.
 pub(super) const KEYS: [&str; 5] = ["user", "password", "token", "ca_file", "certificate"];
 
+/// Header with the token of a session of Redfish.
+pub(super) const SESSION_TOKEN: HeaderName = HeaderName::from_static("x-auth-token");
+
 /// A connection stays open from request to request, as long as the device permits it.
 pub(super) struct HttpClient {
     url: DeviceUrl,
     timeout: Duration,
     /// Common to all requests, secrets among them.
     headers: HeaderMap,
+    /// What [`HttpClient::use_session`] sets aside.
+    authorization: Option<HeaderValue>,
     tls: Option<Arc<ClientConfig>>,
     /// Taken only when it is dropped.
     runtime: Option<Runtime>,
@@ -73,17 +78,14 @@ impl HttpClient {
             HeaderValue::from_static(concat!("polymeter-agent/", env!("CARGO_PKG_VERSION"))),
         );
         headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("gzip"));
-        let authorization = credentials.and_then(authorization);
-        if let Some(text) = authorization {
-            let value = HeaderValue::from_str(&text);
-            let mut value =
-                value.map_err(|_invalid| invalid("they have characters that HTTP forbids".to_owned()))?;
-            value.set_sensitive(true);
-            headers.insert(AUTHORIZATION, value);
-        }
+        let secret = |text: String| {
+            secret(&text).ok_or_else(|| invalid("they have characters that HTTP forbids".to_owned()))
+        };
+        let authorization = credentials.and_then(authorization).map(secret).transpose()?;
+        headers.extend(authorization.clone().map(|value| (AUTHORIZATION, value)));
         let timeout = Duration::from_micros(device.timeout.as_micros());
         let runtime = Builder::new_current_thread().enable_io().enable_time().build()?;
-        Ok(Self { url, timeout, headers, tls, runtime: Some(runtime), open: None })
+        Ok(Self { url, timeout, headers, authorization, tls, runtime: Some(runtime), open: None })
     }
 
     /// Asks for a page of at most `limit_bytes`, compressed or not.
@@ -113,6 +115,42 @@ impl HttpClient {
             Some(_) => return Err(DeviceError::Malformed("it has a compression other than gzip")),
         };
         Ok(Answer { headers: head.headers, body })
+    }
+
+    /// Sends the token of a session with each request, instead of the credentials. Without a token sends
+    /// nothing of either.
+    pub(super) fn use_session(&mut self, token: Option<HeaderValue>) {
+        self.headers.remove(AUTHORIZATION);
+        self.headers.remove(SESSION_TOKEN);
+        self.headers.extend(token.map(|token| (SESSION_TOKEN, token)));
+    }
+
+    /// Sends the credentials with each request.
+    pub(super) fn use_credentials(&mut self) {
+        self.use_session(None);
+        self.headers.extend(self.authorization.clone().map(|value| (AUTHORIZATION, value)));
+    }
+
+    /// Sends a request other than for a page, with JSON if there is a body. Any status is an answer.
+    ///
+    /// # Errors
+    ///
+    /// Fails without a complete answer in time. The request is not repeated.
+    pub(super) fn send(
+        &mut self,
+        method: Method,
+        path: &str,
+        body: Vec<u8>,
+        limit_bytes: usize,
+    ) -> Result<(StatusCode, HeaderMap), DeviceError> {
+        let mut request = Request::new(Full::new(Bytes::from(body)));
+        *request.method_mut() = method;
+        *request.uri_mut() =
+            path.parse().map_err(|_invalid| DeviceError::Malformed("a path is not valid"))?;
+        request.headers_mut().clone_from(&self.headers);
+        request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        let (head, _) = self.attempt(None, &request, limit_bytes)?.into_parts();
+        Ok((head.status, head.headers))
     }
 
     fn exchange(
@@ -161,6 +199,13 @@ impl Drop for HttpClient {
     fn drop(&mut self) {
         self.runtime.take().into_iter().for_each(Runtime::shutdown_background);
     }
+}
+
+/// Value of a header that nothing prints.
+pub(super) fn secret(text: &str) -> Option<HeaderValue> {
+    let mut value = HeaderValue::from_str(text).ok()?;
+    value.set_sensitive(true);
+    Some(value)
 }
 
 fn check_status(status: StatusCode) -> Result<(), DeviceError> {

@@ -16,6 +16,7 @@ mod named_lines;
 mod protocols;
 mod redfish;
 mod redfish_readings;
+mod redfish_session;
 mod settings;
 mod snmp;
 mod source;

@@ -41,7 +41,7 @@ pub fn connect(device: &DeviceSettings, root: &Path) -> Result<Box<dyn Connectio
             let credentials = path.map(|path| Credentials::read(path, &http::KEYS)).transpose()?;
             let client = HttpClient::new(device, credentials.as_ref())?;
             if is_redfish(&device.url) {
-                Ok(Box::new(Redfish::new(client, &device.url.path)))
+                Ok(Box::new(Redfish::new(client, &device.url.path, credentials.as_ref())))
             } else {
                 Ok(Box::new(Exporter::new(client, device)?))
             }

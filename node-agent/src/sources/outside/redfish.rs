@@ -10,8 +10,10 @@ use polymeter_proto::name::MetricName;
 use serde_json::Value;
 
 use super::connection::{Connection, DeviceError, Found, Number, VALUES_MAX};
+use super::credentials::Credentials;
 use super::http::HttpClient;
 use super::redfish_readings::{Quantity, Reading, number, readings, sensor_readings};
+use super::redfish_session::Session;
 use super::settings::DeviceMetric;
 
 /// Bytes of one resource. A collection with all its sensors has some hundred thousand.
@@ -34,17 +36,25 @@ pub(super) struct Redfish {
     client: HttpClient,
     /// Path of the service, without `/` at its end.
     root: String,
+    session: Session,
 }
 
 impl Redfish {
-    pub(super) fn new(client: HttpClient, path: &str) -> Self {
-        Self { client, root: path.trim_end_matches('/').to_owned() }
+    pub(super) fn new(client: HttpClient, path: &str, credentials: Option<&Credentials>) -> Self {
+        Self { client, root: path.trim_end_matches('/').to_owned(), session: Session::new(credentials) }
     }
 
     fn resource(&mut self, path: &str) -> Result<Value, DeviceError> {
-        let answer = self.client.get(path, "application/json", RESOURCE_BYTES)?;
-        serde_json::from_slice(&answer.body)
-            .map_err(|_invalid| DeviceError::Malformed("a resource is no JSON"))
+        self.session.begin(&mut self.client, &self.root)?;
+        match resource(&mut self.client, path) {
+            // The controller has ended the session.
+            Err(DeviceError::Refused(_)) if self.session.is_open() => {
+                self.session.forget();
+                self.session.begin(&mut self.client, &self.root)?;
+                resource(&mut self.client, path)
+            }
+            read => read,
+        }
     }
 
     /// Readings of the wanted quantities of all chassis.
@@ -103,6 +113,11 @@ impl Redfish {
     }
 }
 
+pub(super) fn resource(client: &mut HttpClient, path: &str) -> Result<Value, DeviceError> {
+    let answer = client.get(path, "application/json", RESOURCE_BYTES)?;
+    serde_json::from_slice(&answer.body).map_err(|_invalid| DeviceError::Malformed("a resource is no JSON"))
+}
+
 /// Takes the readings of quantities that are still left, and then leaves those out.
 fn take(readings: Vec<Reading>, left: &mut Vec<Quantity>, found: &mut Vec<Reading>) {
     let new: Vec<Reading> = readings.into_iter().filter(|reading| left.contains(&reading.quantity)).collect();
@@ -124,7 +139,7 @@ fn members(collection: &Value) -> Vec<String> {
     members.into_iter().flatten().filter_map(path_of).collect()
 }
 
-fn path_of(reference: &Value) -> Option<String> {
+pub(super) fn path_of(reference: &Value) -> Option<String> {
     const PATH_BYTES: usize = 512;
 
     let path = reference.get("@odata.id")?.as_str()?;
@@ -162,6 +177,10 @@ impl Connection for Redfish {
             *place = resource.and_then(|resource| number(resource, pointer)).map(Number::Double);
         }
         Ok(())
+    }
+
+    fn end(&mut self) {
+        self.session.end(&mut self.client);
     }
 
     fn offers(&mut self) -> Result<Vec<DeviceMetric>, DeviceError> {

@@ -104,7 +104,15 @@ fn serve(stream: impl Read + Write, replies: &Replies, heads: &Mutex<Vec<String>
                 Ok(_) => {}
             }
         }
-        let path = head.split(' ').nth(1).unwrap_or_default().to_owned();
+        // The replies to other methods than GET have them before the path.
+        let path = head.split(" HTTP").next().unwrap_or_default().trim_start_matches("GET ").to_owned();
+        let length = head
+            .to_lowercase()
+            .split_once("content-length: ")
+            .map_or(0, |(_, length)| length.split("\r\n").next().unwrap_or_default().parse().unwrap());
+        let mut body = vec![0; length];
+        reader.read_exact(&mut body).unwrap();
+        head.push_str(&String::from_utf8_lossy(&body));
         heads.lock().unwrap().push(head.to_lowercase());
         let known =
             replies.lock().unwrap().iter().find(|(known, _)| *known == path).map(|(_, of)| of.clone());

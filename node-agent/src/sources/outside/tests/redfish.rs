@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::super::connection::DeviceError;
-use super::{Asked, Server};
+use super::{Asked, Reply, Server, write_secret};
 
 const JSON: &str = "application/json; charset=utf-8";
 
@@ -145,4 +145,87 @@ fn what_is_missing_is_absent() {
     assert!(matches!(device.read(&found), Err(DeviceError::Malformed(_))));
     server.answer(path, JSON, format!("\"{}\"", " ".repeat(1024 * 1024)));
     assert!(matches!(device.read(&found), Err(DeviceError::Http(_))), "longer than 1 MiB");
+}
+
+const SESSIONS: &str = "/redfish/v1/SessionService/Sessions";
+
+/// A controller with sessions, and one that asks it as a user.
+fn with_sessions(directory: &std::path::Path) -> (Server, Asked) {
+    let chassis = json!({"Id": "1", "Power": link("/redfish/v1/Chassis/1/Power")});
+    let server = controller(&chassis, &[("Power", old_power(344))]);
+    let root = json!({"RedfishVersion": "1.6.0", "Links": {"Sessions": link(SESSIONS)}});
+    server.answer("/redfish/v1/", JSON, root.to_string());
+    log_in(&server, "t0ken");
+    let secret = directory.join("secret");
+    write_secret(&secret, "user = \"monitor\"\npassword = \"hunter2\"\n");
+    let mut settings = server.settings("/redfish/v1", &["power"]);
+    settings.credentials = Some(secret);
+    let device = Asked::new(&settings);
+    (server, device)
+}
+
+fn log_in(server: &Server, token: &str) {
+    let head = format!(
+        "HTTP/1.1 201 Created\r\nx-auth-token: {token}\r\nlocation: https://elsewhere{SESSIONS}/7\r\ncontent-length: 2\r\n\r\n{{}}"
+    );
+    server.answer_raw(&format!("POST {SESSIONS}"), Reply::Bytes(head.into_bytes()));
+}
+
+fn status(status: u16) -> Reply {
+    Reply::Bytes(format!("HTTP/1.1 {status} x\r\ncontent-length: 0\r\n\r\n").into_bytes())
+}
+
+fn count(server: &Server, text: &str) -> usize {
+    server.heads.lock().unwrap().iter().filter(|head| head.contains(text)).count()
+}
+
+#[test]
+fn a_user_logs_in_once_and_out_at_the_end() {
+    let directory = tempfile::tempdir().unwrap();
+    let (server, mut device) = with_sessions(directory.path());
+    let found = device.find().unwrap();
+    for _ in 0..5 {
+        assert_eq!(device.read(&found).unwrap(), [Some(344.0)]);
+    }
+    assert_eq!((count(&server, "post "), count(&server, "hunter2")), (1, 1), "the password goes out once");
+    assert_eq!(count(&server, "authorization: "), 0);
+    let requests = server.heads.lock().unwrap().len();
+    assert_eq!(count(&server, "x-auth-token: t0ken"), requests - 2, "all but the root and the login");
+    // The controller has ended the session.
+    log_in(&server, "t1ken");
+    let path = "/redfish/v1/Chassis/1/Power";
+    server.answer_raw(path, status(401));
+    assert!(matches!(device.read(&found), Err(DeviceError::Refused(_))));
+    assert_eq!(count(&server, "post "), 2, "one new login for one request");
+    assert_eq!(count(&server, "x-auth-token: t1ken"), 1);
+    server.answer(path, JSON, old_power(345).to_string());
+    assert_eq!(device.read(&found).unwrap(), [Some(345.0)]);
+    device.connection.end();
+    assert_eq!(count(&server, &format!("delete {SESSIONS}/7 ").to_lowercase()), 1);
+    assert!(!format!("{device:?}").contains("hunter2") && !format!("{device:?}").contains("t1ken"));
+}
+
+#[test]
+fn without_sessions_the_password_goes_with_each_request() {
+    let directory = tempfile::tempdir().unwrap();
+    for reply in [status(404), status(405), status(503), status(201)] {
+        let (server, mut device) = with_sessions(directory.path());
+        server.answer_raw(&format!("POST {SESSIONS}"), reply);
+        let found = device.find().unwrap();
+        assert_eq!(device.read(&found).unwrap(), [Some(344.0)]);
+        let requests = server.heads.lock().unwrap().len();
+        assert_eq!(count(&server, "authorization: basic "), requests - 2);
+        device.connection.end();
+        assert_eq!(count(&server, "delete "), 0);
+    }
+    let (server, mut device) = with_sessions(directory.path());
+    server.answer_raw(&format!("POST {SESSIONS}"), status(401));
+    assert!(matches!(device.find(), Err(DeviceError::Refused(_))));
+    assert_eq!(count(&server, "authorization: "), 0, "a wrong password is sent once");
+    let other = Server::start();
+    let (server, mut device) = with_sessions(directory.path());
+    let moved = format!("HTTP/1.1 307 x\r\nlocation: http://{}/\r\ncontent-length: 0\r\n\r\n", other.address);
+    server.answer_raw("/redfish/v1/", Reply::Bytes(moved.into_bytes()));
+    assert!(matches!(device.find(), Err(DeviceError::Redirected)));
+    assert!(other.heads.lock().unwrap().is_empty() && count(&server, "authorization") == 0);
 }
