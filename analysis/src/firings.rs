@@ -53,6 +53,7 @@ pub(crate) fn instant(row: &FiringRow) -> String {
     match event_of(&row.why) {
         Some(JobEvent::Oom) => "the OOM kill".to_owned(),
         Some(JobEvent::TimeLimit) => "the time limit".to_owned(),
+        Some(JobEvent::Xid) => "the GPU's error".to_owned(),
         Some(JobEvent::ExitStatus | JobEvent::Signal) => {
             let status = row.why.split(';').next().unwrap_or_default();
             format!("the end with {status}")
@@ -85,6 +86,7 @@ mod tests {
         assert_eq!(of(trigger::OOM_KILL), "the OOM kill");
         assert_eq!(of(trigger::OUT_OF_MEMORY), "the OOM kill");
         assert_eq!(of(trigger::AT_TIME_LIMIT), "the time limit");
+        assert_eq!(of(&trigger::xid("0", Some(79.0))), "the GPU's error");
         assert_eq!(
             of(&format!("{}; memory.current was 5", trigger::exit_status(3))),
             "the end with exit status 3"

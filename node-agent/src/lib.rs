@@ -39,6 +39,7 @@ mod start_error;
 pub mod stats_cache;
 mod supervisor;
 mod targets;
+mod trigger_file;
 pub mod triggers;
 pub mod watchdog;
 

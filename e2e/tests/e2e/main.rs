@@ -34,6 +34,7 @@ mod faults;
 mod final_samples;
 mod first_screen;
 mod full_disk;
+mod gpu_errors;
 mod job_ids;
 mod jobs;
 mod json;
@@ -125,6 +126,7 @@ const ALL: &[&[polymeter_test_harness::Test]] = &[
     final_samples::TESTS,
     first_screen::TESTS,
     full_disk::TESTS,
+    gpu_errors::TESTS,
     job_ids::TESTS,
     jobs::TESTS,
     json::TESTS,

@@ -20,6 +20,7 @@ tests![
     a_condition_that_holds_for_a_time_raises_periods,
     a_request_at_submission_adds_triggers,
     triggers_survive_a_restart_of_the_agent,
+    triggers_of_the_node_survive_a_kill,
     processes_that_wait_for_a_cpu_fire_a_condition_on_pressure,
 ];
 
@@ -238,6 +239,72 @@ fn triggers_survive_a_restart_of_the_agent() {
     wait_until("the collector knows the new agent", || fixture.known() == 2);
     assert!(listed(&fixture, 0).is_empty());
     fixture.end();
+}
+
+fn triggers_of_the_node_survive_a_kill() {
+    require(&NEEDS);
+    let (env, cgroups) = (TestEnvironment::new(), TestCgroups::new());
+    // No collector that could send them again.
+    let endpoint = format!("ipc://{}", env.path("nobody").display());
+    let plan =
+        Plan { collector: &endpoint, jobs: &[cgroups.pattern()], baseline: &[("pids.current", "50ms")] };
+    let begin = || {
+        let agent = Agent::start(&env, &plan);
+        fs::set_permissions(env.path(""), PermissionsExt::from_mode(0o755)).unwrap();
+        agent
+    };
+    let (agent, file) = (begin(), env.path("agent.sock.triggers"));
+    let comment = "polymeter: trigger submitted when oom keep 20s after 2s notice hold-off 5min firings 3";
+    assert_eq!(start(&agent, "1", comment), "");
+    let _jobs: Vec<_> = ["1", "2"]
+        .map(|id| {
+            let (job, sleeper) = (cgroups.job(id), Sleeper::start_as(OWNER));
+            job.enter(sleeper.pid());
+            agent.wait_until_tracked(id, &["v1/pids.current"]);
+            (sleeper, job)
+        })
+        .into();
+    let add = |agent: &Agent, uid: u32, job: &str, name: &str| {
+        let rule = json!({"name": name, "when": "pids.current > 1000000 for 1s", "mark": true,
+            "raise": {"cpu.*": "10ms"}});
+        as_user((uid, uid), || agent.ask(&json!({"verb": "trigger_add", "job": job, "rule": rule})))
+    };
+    assert_eq!(add(&agent, OWNER, "1", "mine")["answer"], "trigger_added");
+    assert_eq!(add(&agent, 0, "2", "roots")["answer"], "trigger_added");
+    assert_eq!(add(&agent, OTHER_USER, "2", "foreign")["answer"], "refused");
+    let listed =
+        |agent: &Agent, job: &str| agent.ask(&json!({"verb": "triggers", "job": job}))["triggers"].clone();
+    wait_until("the trigger of the comment", || listed(&agent, "1").as_array().unwrap().len() == 2);
+    let before = ["1", "2"].map(|job| listed(&agent, job));
+    assert_eq!((&before[1][0]["name"], &before[1][0]["by"]), (&json!("roots"), &json!("uid 0")));
+    let mode = fs::metadata(&file).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600, "no other user reads the triggers of a job");
+
+    let kill = |agent: Agent| {
+        agent.daemon.kill();
+        begin()
+    };
+    let agent = kill(agent);
+    wait_until("the triggers are back", || ["1", "2"].map(|job| listed(&agent, job)) == before);
+    let remove = json!({"verb": "trigger_remove", "job": "1", "name": "mine"});
+    assert_eq!(as_user((OTHER_USER, OTHER_USER), || agent.ask(&remove))["answer"], "refused");
+    assert_eq!(as_user((OWNER, OWNER), || agent.ask(&remove))["answer"], "done");
+    let agent = kill(kill(agent));
+    wait_until("one is removed", || listed(&agent, "1").as_array().unwrap().len() == 1);
+    assert_eq!(listed(&agent, "1")[0]["name"], "submitted");
+
+    // A damaged file costs the triggers, not the agent.
+    agent.daemon.kill();
+    let whole = fs::read(&file).unwrap();
+    for damaged in [&whole[..whole.len() / 2], b"", &b"{".repeat(100_000)[..]] {
+        fs::write(&file, damaged).unwrap();
+        let agent = begin();
+        agent.wait_until_tracked("1", &["v1/pids.current"]);
+        assert_eq!(listed(&agent, "1"), json!([]));
+        let log = agent.daemon.log();
+        assert!(log.contains("agent.sock.triggers; they must be added again"), "{log}");
+        agent.daemon.kill();
+    }
 }
 
 /// Two processes that want the same CPU.

@@ -476,7 +476,7 @@ const DEVICE: &str = r#"# name = "meter1"
 # metric = [{ name = "power", address = "node*", label = "node", unit = "watts", period = "1s" }]"#;
 
 const TRIGGER: &str = r#"# name = "oom"
-# when = "oom" # or exit_status, signal, time_limit, or such as "rate(cpu.usage) < 1000 for 30s"
+# when = "oom" # or xid, exit_status, signal, time_limit, or such as "rate(cpu.usage) < 1000 for 30s"
 # keep = "30s" # before the instant, and 5 s after it
 # raise = { "cpu.*" = "10ms" } # for a minute; beside them: stacks = "10ms", mark = true, notice = true
 # hold_off = "1min"

@@ -361,6 +361,8 @@ impl Edge for SimulatedEdge {
         if by.uid == USERS[0] { Err(AddError::TooMany) } else { Ok(()) }
     }
 
+    fn keep_triggers(&mut self, _targets: &Targets) {}
+
     async fn command(&mut self, command: Command) {
         match command {
             Command::Exchange { removed, added } => {

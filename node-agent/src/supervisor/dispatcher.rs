@@ -77,6 +77,7 @@ impl<E: Edge> Dispatcher<E> {
                 waiting.push_front(next);
             }
         }
+        self.edge.keep_triggers(&self.targets);
         self.edge.count(&self.targets);
     }
 

@@ -7,7 +7,7 @@ use polymeter_proto::name::Selector;
 use polymeter_proto::period::Sampling;
 use polymeter_proto::series::{Identifier, JobHandle};
 use polymeter_proto::text::{Text, abridged_list};
-use polymeter_proto::trigger::{self, JobEvent, Rule};
+use polymeter_proto::trigger::{self, JOB_XID_METRIC, JobEvent, Rule, XID_METRIC};
 use polymeter_proto::units;
 use rustix::rand::{GetRandomFlags, getrandom};
 use tracing::warn;
@@ -15,6 +15,7 @@ use tracing::warn;
 use super::dispatcher::Dispatcher;
 use super::edge::{Edge, NodeEdge};
 use crate::delivery::ring::{AHEAD_US, NotKept, Wanted};
+use crate::in_force::InForce;
 use crate::lanes::{Command, EventRecord};
 use crate::principal::Principal;
 use crate::request::{
@@ -36,8 +37,10 @@ impl Dispatcher<NodeEdge> {
         let target = self.targets.access(principal, &Some(job_id), Access::Change)?;
         let job = target.job.clone().ok_or(AccessError::Unknown)?;
         let has_ring = target.plan.has_ring();
-        let notes = notes(target, &rule, has_ring);
+        let of_node = self.targets.get(&None).map(TrackedTarget::plan_in_force).unwrap_or_default();
+        let notes = notes(target, &of_node, &rule, has_ring);
         self.edge.shared.triggers.change(|evaluator| evaluator.add(&job, rule, principal))?;
+        self.edge.keep_triggers(&self.targets);
         Ok(notes)
     }
 
@@ -50,6 +53,7 @@ impl Dispatcher<NodeEdge> {
         let target = self.targets.access(principal, &Some(job_id), Access::Change)?;
         let job = target.handle().ok_or(AccessError::Unknown)?;
         let is_removed = self.edge.shared.triggers.change(|evaluator| evaluator.remove(job, &name));
+        self.edge.keep_triggers(&self.targets);
         if is_removed { Ok(()) } else { Err(TriggerError::Unknown(name)) }
     }
 
@@ -209,12 +213,21 @@ fn raised(rule: &Rule) -> Vec<(Selector, Sampling)> {
 }
 
 /// What prevents a rule from working.
-fn notes(target: &TrackedTarget, rule: &Rule, has_ring: bool) -> Vec<String> {
+fn notes(target: &TrackedTarget, of_node: &[(String, InForce)], rule: &Rule, has_ring: bool) -> Vec<String> {
     let mut notes = Vec::new();
     let plan = target.plan_in_force();
+    let has = |plan: &[(String, InForce)], metric: &str| plan.iter().any(|(name, _)| name == metric);
     for metric in rule.when.metrics() {
-        let is_sampled =
-            plan.iter().any(|(name, _)| name == metric) || target.plan.ring_sampling(metric).is_some();
+        if metric.starts_with("node.") {
+            let is_of_job = metric == XID_METRIC && has(&plan, JOB_XID_METRIC);
+            if !is_of_job && !has(of_node, metric) {
+                notes.push(format!(
+                    "{metric} is not sampled on this node, so that the trigger cannot fire; an administrator can write it to the baseline"
+                ));
+            }
+            continue;
+        }
+        let is_sampled = has(&plan, metric) || target.plan.ring_sampling(metric).is_some();
         if !metric.starts_with("user.") && !is_sampled {
             notes.push(format!(
                 "{metric} is not sampled for this job, so that the trigger cannot fire; `polymeter set '{metric}=1s'` samples it"

@@ -9,6 +9,7 @@ use polymeter_proto::series::{Identifier, JobHandle};
 use polymeter_proto::trigger::{JobEvent, Rule};
 use polymeter_service::token_bucket::TokenBucket;
 
+use super::gpu_errors::{GpuError, GpuErrors};
 use super::job_triggers::{Chosen, Due, JobTriggers, Voice};
 use super::rule_state::{RuleState, Sample};
 use crate::principal::Principal;
@@ -27,6 +28,9 @@ const START_US: i64 = 2_000_000;
 
 /// Firings of all jobs: per second in the long run, and at once.
 const FIRINGS: (f64, f64) = (10.0, 100.0);
+
+/// Metrics of the node, which conditions of all its jobs may be about.
+const NODE_METRICS: &str = "node.";
 
 /// Firings that wait for the supervisor.
 const WAITING: usize = 256;
@@ -68,8 +72,11 @@ pub(crate) struct Evaluator {
     started_us: i64,
     site: Vec<Arc<Rule>>,
     jobs: BTreeMap<JobHandle, JobTriggers>,
+    gpu_errors: GpuErrors,
     bucket: TokenBucket,
     fired: VecDeque<Fired>,
+    /// How often the rules of jobs changed.
+    changes: u64,
 }
 
 impl Evaluator {
@@ -78,8 +85,10 @@ impl Evaluator {
             started_us,
             site: Vec::new(),
             jobs: BTreeMap::new(),
+            gpu_errors: GpuErrors::default(),
             bucket: TokenBucket::new(FIRINGS.0, FIRINGS.1),
             fired: VecDeque::new(),
+            changes: 0,
         }
     }
 
@@ -143,6 +152,7 @@ impl Evaluator {
             None => triggers.rules.push(RuleState::new(Arc::new(rule), Some(by))),
         }
         triggers.rules_changed();
+        self.changes += 1;
         Ok(())
     }
 
@@ -152,7 +162,23 @@ impl Evaluator {
         let before = triggers.rules.len();
         triggers.rules.retain(|state| state.by.is_none() || state.rule.name != *name);
         triggers.rules_changed();
-        triggers.rules.len() < before
+        let is_removed = triggers.rules.len() < before;
+        self.changes += u64::from(is_removed);
+        is_removed
+    }
+
+    /// How often the rules that were added to jobs changed.
+    pub(crate) const fn changes(&self) -> u64 {
+        self.changes
+    }
+
+    /// Rules that were added to running jobs, and their requesters.
+    pub(crate) fn added(&self) -> impl Iterator<Item = (&Job, &Rule, Principal)> {
+        let running = self.jobs.values().filter(|triggers| triggers.ended_us.is_none());
+        running.flat_map(|triggers| {
+            let added = triggers.rules.iter().filter_map(|state| Some((state.rule.as_ref(), state.by?)));
+            added.map(|(rule, by)| (triggers.job.as_ref(), rule, by))
+        })
     }
 
     /// Rules of a job, and its latest firings.
@@ -182,14 +208,17 @@ impl Evaluator {
     }
 
     pub(super) fn samples(&mut self, batch: &Batch, voice: Voice) {
-        let chosen: Vec<_> = batch.shapes().iter().map(|shape| self.choose(shape, voice)).collect();
-        if chosen.iter().flatten().all(|(_, columns)| columns.is_empty()) {
+        let has_node_tests = self.has_node_tests();
+        let shapes = batch.shapes().iter();
+        let chosen: Vec<Vec<(JobHandle, Chosen)>> =
+            shapes.map(|shape| self.choose(shape, voice, has_node_tests)).collect();
+        if chosen.iter().all(Vec::is_empty) {
             return;
         }
         for row in batch.recorded() {
-            let Some(Some((job, columns))) = chosen.get(row.shape) else { continue };
-            let Some(shape) = batch.shapes().get(row.shape) else { continue };
-            for column in columns.iter() {
+            let (shape, columns) = (batch.shapes().get(row.shape), chosen.get(row.shape));
+            let Some((shape, columns)) = shape.zip(columns) else { continue };
+            for (job, column) in columns {
                 let Some(bits) = row.value(column.column) else { continue };
                 let Some(series) = shape.columns.get(column.column) else { continue };
                 let sample = Sample {
@@ -207,12 +236,47 @@ impl Evaluator {
         }
     }
 
-    fn choose(&mut self, shape: &Shape, voice: Voice) -> Option<(JobHandle, Arc<[Chosen]>)> {
-        let job = shape.job.as_ref()?;
-        if self.site.is_empty() && !self.jobs.contains_key(&job.handle) {
-            return None;
+    /// Columns of a shape that rules are about: of its job, or those of the node for all running jobs.
+    fn choose(&mut self, shape: &Shape, voice: Voice, has_node_tests: bool) -> Vec<(JobHandle, Chosen)> {
+        let mut chosen = Vec::new();
+        let mut add = |triggers: &mut JobTriggers| {
+            let columns = triggers.choose(shape, voice);
+            chosen.extend(columns.iter().map(|column| (triggers.job.handle, *column)));
+        };
+        match &shape.job {
+            None if has_node_tests => {
+                self.jobs.values_mut().filter(|triggers| triggers.ended_us.is_none()).for_each(add);
+            }
+            Some(job) if !self.site.is_empty() || self.jobs.contains_key(&job.handle) => {
+                if let Some(triggers) = self.job(job) {
+                    add(triggers);
+                }
+            }
+            None | Some(_) => {}
         }
-        Some((job.handle, self.job(job)?.choose(shape, voice)))
+        chosen
+    }
+
+    fn has_node_tests(&self) -> bool {
+        let mut tests = self.rules().flat_map(|rule| rule.when.metric_tests());
+        tests.any(|test| test.metric.starts_with(NODE_METRICS))
+    }
+
+    fn rules(&self) -> impl Iterator<Item = &Rule> {
+        let of_jobs =
+            self.jobs.values().flat_map(|triggers| &triggers.rules).filter(|state| state.by.is_some());
+        self.site.iter().map(AsRef::as_ref).chain(of_jobs.map(|state| state.rule.as_ref()))
+    }
+
+    /// Fires the rules about errors of GPUs for the jobs that these concern. Costs nothing without such rules.
+    pub(super) fn gpu_errors(&mut self, batch: &Batch) {
+        if !self.rules().any(|rule| rule.when.event() == Some(JobEvent::Xid)) {
+            self.gpu_errors.forget_all();
+            return;
+        }
+        for GpuError { job, at_us, why } in self.gpu_errors.take(batch) {
+            self.event(job, JobEvent::Xid, at_us, &why);
+        }
     }
 
     /// Takes an event of a job, by its handle.
@@ -246,13 +310,16 @@ impl Evaluator {
         }
     }
 
-    pub(super) fn ended(&mut self, job: JobHandle, now_us: i64) {
+    pub(super) fn ended(&mut self, job: JobHandle, at_us: i64, now_us: i64) {
+        self.gpu_errors.ended(job, at_us);
         if let Some(triggers) = self.jobs.get_mut(&job) {
             triggers.ended_us = Some(now_us);
+            self.changes += 1;
         }
     }
 
     pub(super) fn forget_ended(&mut self, now_us: i64) {
+        self.gpu_errors.forget(now_us.saturating_sub(AFTER_END_US));
         self.jobs.retain(|_, triggers| {
             triggers.ended_us.is_none_or(|ended_us| now_us < ended_us.saturating_add(AFTER_END_US))
         });

@@ -3,6 +3,7 @@
 //! The sender passes the samples of each batch, before these go into a frame; the sampler is not involved.
 
 mod evaluator;
+mod gpu_errors;
 mod job_triggers;
 mod rule_state;
 
@@ -46,10 +47,11 @@ impl Triggers {
             evaluator.samples(&flushed.ring, Voice::Ring);
             evaluator.samples(&flushed.batch, Voice::Plan);
             for record in &flushed.events {
-                if let Event::JobEnded { job, .. } = record.event {
-                    evaluator.ended(job, now_us);
+                if let Event::JobEnded { job, at_us } = record.event {
+                    evaluator.ended(job, at_us, now_us);
                 }
             }
+            evaluator.gpu_errors(&flushed.batch);
             evaluator.forget_ended(now_us);
         });
     }

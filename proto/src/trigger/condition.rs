@@ -4,7 +4,7 @@
 //! ```text
 //! condition  = test { "and" test }
 //! test       = event | quantity comparison number [ "for" duration ]
-//! event      = "oom" | "exit_status" | "signal" | "time_limit"
+//! event      = "oom" | "xid" | "exit_status" | "signal" | "time_limit"
 //! quantity   = METRIC | "rate(" METRIC ")"
 //! comparison = "<" | "<=" | ">" | ">=" | "==" | "!="
 //! ```
@@ -28,6 +28,8 @@ const TESTS: usize = 4;
 pub enum JobEvent {
     /// The kernel killed a process for lack of memory.
     Oom,
+    /// The driver of a GPU reported a critical error (XID).
+    Xid,
     /// The job ended with an exit status other than 0.
     ExitStatus,
     /// The job was ended by a signal.
@@ -37,11 +39,12 @@ pub enum JobEvent {
 }
 
 impl JobEvent {
-    pub const ALL: [Self; 4] = [Self::Oom, Self::ExitStatus, Self::Signal, Self::TimeLimit];
+    pub const ALL: [Self; 5] = [Self::Oom, Self::Xid, Self::ExitStatus, Self::Signal, Self::TimeLimit];
 
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Oom => "oom",
+            Self::Xid => "xid",
             Self::ExitStatus => "exit_status",
             Self::Signal => "signal",
             Self::TimeLimit => "time_limit",
@@ -160,7 +163,11 @@ impl Condition {
 
     /// Metrics that must be sampled for the condition to be noticed.
     pub fn metrics(&self) -> impl Iterator<Item = &str> {
-        let of_event = (self.event() == Some(JobEvent::Oom)).then_some(super::OOM_METRIC);
+        let of_event = match self.event() {
+            Some(JobEvent::Oom) => Some(super::OOM_METRIC),
+            Some(JobEvent::Xid) => Some(super::XID_METRIC),
+            Some(JobEvent::ExitStatus | JobEvent::Signal | JobEvent::TimeLimit) | None => None,
+        };
         of_event.into_iter().chain(self.metric_tests().map(|test| test.metric.as_str()))
     }
 }
@@ -320,6 +327,9 @@ mod tests {
         for (text, expected) in [
             ("", "expected a metric or an event, found the end"),
             ("oomm", "did you mean `oom`?"),
+            ("xids", "did you mean `xid`?"),
+            ("xid > 1", "expected `and` or the end, found `>`"),
+            ("oom and xid", "at most one event"),
             ("cpu.usag > 1", "did you mean `cpu.usage`?"),
             ("cpu.* > 1", "unknown metric"),
             ("cpu.usage", "expected a comparison such as `>`, found the end"),

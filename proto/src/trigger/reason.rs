@@ -8,6 +8,7 @@ pub const AT_TIME_LIMIT: &str = "the scheduler ended the job at its time limit";
 
 const EXIT_STATUS: &str = "exit status ";
 const SIGNAL: &str = "signal ";
+const XID: &str = "the driver reported an error of GPU ";
 
 pub fn exit_status(status: u32) -> String {
     format!("{EXIT_STATUS}{status}")
@@ -17,11 +18,18 @@ pub fn signal(number: u32) -> String {
     format!("{SIGNAL}{number}")
 }
 
+/// `gpu` is the GPU's number on its node, `number` that of the error.
+pub fn xid(gpu: &str, number: Option<f64>) -> String {
+    let number = number.map_or_else(String::new, |number| format!(" (XID {number})"));
+    format!("{XID}{gpu}{number}")
+}
+
 /// Event of a reason, after which values of metrics may stand; none if it is only about metrics.
 pub fn event_of(why: &str) -> Option<JobEvent> {
     let begins = [
         (OOM_KILL, JobEvent::Oom),
         (OUT_OF_MEMORY, JobEvent::Oom),
+        (XID, JobEvent::Xid),
         (AT_TIME_LIMIT, JobEvent::TimeLimit),
         (EXIT_STATUS, JobEvent::ExitStatus),
         (SIGNAL, JobEvent::Signal),

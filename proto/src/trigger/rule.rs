@@ -196,6 +196,28 @@ impl Rule {
 }
 
 impl Rule {
+    /// Returns the rule as it could have been written.
+    pub fn fields(&self) -> RuleFields {
+        let text = |selector: &Selector, period: &Period| (selector.to_string(), period.to_string());
+        let is_of_stacks = |selector: &Selector| selector.as_str() == STACKS_METRIC;
+        let raised = self.raise.iter().filter(|(selector, _)| !is_of_stacks(selector));
+        let stacks = self.raise.iter().find(|(selector, _)| is_of_stacks(selector));
+        let raise_for = Period::from_micros(self.raise_for_us).ok().filter(|_| !self.raise.is_empty());
+        RuleFields {
+            name: self.name.to_string(),
+            when: self.when.to_string(),
+            keep: self.keep_us.map(seconds),
+            after: self.keep_us.map(|_| seconds(self.after_us)),
+            raise: raised.map(|(selector, period)| text(selector, period)).collect(),
+            raise_for: raise_for.map(|period| period.to_string()),
+            stacks: stacks.map(|(_, period)| period.to_string()),
+            mark: self.mark,
+            notice: self.notice,
+            hold_off: Some(seconds(self.hold_off_us)),
+            firings: Some(self.firings),
+        }
+    }
+
     /// What is done, in words.
     pub fn actions(&self) -> String {
         let mut actions = Vec::new();
@@ -264,6 +286,27 @@ mod tests {
         let stacks = RuleFields { stacks: Some("10ms".to_owned()), ..fields("oom") };
         let stacks = Rule::parse(&stacks).unwrap();
         assert_eq!(stacks.raise, [("stacks.cpu".parse().unwrap(), Period::TEN_MILLISECONDS)]);
+    }
+
+    #[test]
+    fn a_rule_can_be_written_again() {
+        let text = |text: &str| Some(text.to_owned());
+        let raise = [("cpu.*", "10ms"), ("memory.current", "1s")].map(|(a, b)| (a.to_owned(), b.to_owned()));
+        for fields in [
+            fields("oom"),
+            RuleFields { keep: text("90s"), after: text("100us"), firings: Some(1000), ..fields_of_oom() },
+            RuleFields { mark: true, notice: true, hold_off: text("1d"), ..fields("xid") },
+            RuleFields {
+                raise: raise.into(),
+                raise_for: text("3min"),
+                stacks: text("10ms"),
+                ..fields("signal")
+            },
+            RuleFields { stacks: text("1ms"), ..fields(" rate(cpu.usage)<1e3 for 30s and oom ") },
+        ] {
+            let rule = Rule::parse(&fields).unwrap();
+            assert_eq!(Rule::parse(&rule.fields()), Ok(rule.clone()), "{fields:?}");
+        }
     }
 
     #[test]

@@ -47,8 +47,8 @@ struct AddArguments {
     #[arg(value_name = "NAME")]
     name: String,
 
-    /// The condition: `oom`, `exit_status`, `signal`, `time_limit`, or such as 'memory.current > 100GiB for
-    /// 5s' or 'rate(cpu.usage) < 1000 for 30s'; several are joined with `and`.
+    /// The condition: `oom`, `xid` (an error of a GPU), `exit_status`, `signal`, `time_limit`, or such as
+    /// 'memory.current > 100GiB for 5s' or 'rate(cpu.usage) < 1000 for 30s'; several are joined with `and`.
     #[arg(long, value_name = "CONDITION")]
     when: String,
 

@@ -2,6 +2,7 @@
 //! an agent; the simulation has another one.
 
 mod job_access;
+mod kept_triggers;
 mod node;
 
 use std::collections::BTreeMap;
@@ -88,6 +89,9 @@ pub(crate) trait Edge {
     ) -> Option<LookedUp<JobPurpose>>;
 
     fn add_trigger(&self, job: &Arc<Job>, rule: Rule, by: Principal) -> Result<(), AddError>;
+
+    /// Keeps the triggers of jobs beyond a restart.
+    fn keep_triggers(&mut self, targets: &Targets);
 
     async fn command(&mut self, command: Command);
 

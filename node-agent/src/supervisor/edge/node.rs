@@ -17,6 +17,7 @@ use tokio::sync::oneshot;
 use tracing::warn;
 
 use super::Edge;
+use super::kept_triggers::KeptTriggers;
 use crate::admission::{Descriptors, ReadTimes};
 use crate::cgroups::{Mounts, SeenSteps, Step, StepAdmission, steps};
 use crate::config::AgentConfig;
@@ -82,6 +83,7 @@ pub(in crate::supervisor) struct NodeEdge {
     outside: OutsideDevices,
     descriptor_limit: usize,
     unknown_lines_log: LogThrottle,
+    kept_triggers: KeptTriggers,
 }
 
 pub(in crate::supervisor) fn now() -> Now {
@@ -115,6 +117,7 @@ impl NodeEdge {
             outside,
             descriptor_limit: kernel::descriptor_limit(),
             unknown_lines_log: LogThrottle::new(LOG_INTERVAL, LOGGED_SOURCES),
+            kept_triggers: KeptTriggers::open(config, now()),
         }
     }
 
@@ -369,6 +372,10 @@ impl Edge for NodeEdge {
 
     fn add_trigger(&self, job: &Arc<Job>, rule: Rule, by: Principal) -> Result<(), AddError> {
         self.shared.triggers.change(|evaluator| evaluator.add(job, rule, by))
+    }
+
+    fn keep_triggers(&mut self, targets: &Targets) {
+        self.kept_triggers.update(&self.shared.triggers, targets, now());
     }
 
     async fn command(&mut self, command: Command) {

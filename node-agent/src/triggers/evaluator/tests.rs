@@ -82,7 +82,7 @@ fn an_oom_kill_fires_also_with_the_last_reading() {
     evaluator.samples(&batch(&shape, &[(BEGIN_US, &[0]), (BEGIN_US + SECOND_US, &[0])]), Voice::Plan);
     assert!(fired(&mut evaluator).is_empty());
     evaluator.samples(&batch(&shape, &[(BEGIN_US + 2 * SECOND_US, &[1])]), Voice::Plan);
-    evaluator.ended(job.handle, BEGIN_US + 2 * SECOND_US);
+    evaluator.ended(job.handle, BEGIN_US + 2 * SECOND_US, BEGIN_US + 2 * SECOND_US);
     assert_eq!(fired(&mut evaluator), [("oom".to_owned(), 2 * SECOND_US)]);
     // A job that lived for one reading.
     let short = self::shape(&self::job(2), &[("memory.events.oom_kill", Kind::Counter)]);
@@ -181,6 +181,26 @@ fn the_voice_that_is_read_more_often_speaks() {
 }
 
 #[test]
+fn a_condition_on_the_node_is_of_all_its_jobs() {
+    let mut evaluator = evaluator();
+    let jobs = [1, 2, 3].map(job);
+    for job in &jobs {
+        evaluator.add(job, rule("hot", "rate(node.cpu.throttled.thermal.time) > 0 for 2s"), OWNER).unwrap();
+    }
+    evaluator.ended(jobs[2].handle, BEGIN_US, BEGIN_US);
+    let mut node = shape(&jobs[0], &[("node.cpu.throttled.thermal.time", Kind::Counter)]);
+    Arc::get_mut(&mut node).unwrap().job = None;
+    for (second, value) in (0..).zip([0_u64, 0, 5, 9, 14, 14]) {
+        evaluator.samples(&batch(&node, &[(BEGIN_US + second * SECOND_US, &[value])]), Voice::Plan);
+    }
+    let fired = evaluator.take_fired();
+    let found: Vec<(u32, i64)> =
+        fired.iter().map(|fired| (fired.job.handle.0, fired.at_us - BEGIN_US)).collect();
+    assert_eq!(found, [(1, 4 * SECOND_US), (2, 4 * SECOND_US)], "the third has ended");
+    assert_eq!(fired[0].why, "node.cpu.throttled.thermal.time was 5 per second");
+}
+
+#[test]
 fn a_storm_is_held_back() {
     let (mut evaluator, job) = (evaluator(), job(1));
     let fields = RuleFields {
@@ -224,7 +244,7 @@ fn rules_are_bounded_replaced_and_removed() {
 fn an_ended_job_is_forgotten_after_a_while() {
     let (mut evaluator, job) = (evaluator(), job(1));
     evaluator.add(&job, rule("end", "signal"), OWNER).unwrap();
-    evaluator.ended(job.handle, BEGIN_US);
+    evaluator.ended(job.handle, BEGIN_US, BEGIN_US);
     evaluator.forget_ended(BEGIN_US + AFTER_END_US - 1);
     let handle = evaluator.handle_of(&job.descriptor.job_id).unwrap();
     evaluator.event(handle, JobEvent::Signal, BEGIN_US, "signal 9");
