@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use polymeter_proto::period::Period;
+use polymeter_proto::trigger::{JobEvent, OUT_OF_MEMORY, event_of};
 use polymeter_proto::units;
 use polymeter_store::StoreError;
 use polymeter_store::reader::{FiringRow, JobRow, KeptIntervalRow, Read, SampleSet, SeriesRow, SeriesScope};
@@ -29,15 +30,19 @@ const OF_NODES: [&str; 3] = ["memory.anon", "memory.current", "process.memory.re
 const OF_PARTS: [&str; 4] =
     ["busiest.memory.resident", "process.memory.resident", "memory.anon", "memory.current"];
 
-/// Returns the kept intervals of a job, in the order of their begin. `rows` are its series, and `fired` its
-/// triggers that fired.
+/// Returns the kept intervals of a job, in the order of their begin, but that which explains its end best is the
+/// last one. `rows` are its series, and `fired` its triggers that fired.
 pub(crate) fn of(
     reader: &mut dyn Read,
     job: &JobRow,
     rows: &[SeriesRow],
     fired: &[FiringRow],
 ) -> Result<Vec<KeptReport>, StoreError> {
-    let intervals = common(reader.kept_intervals(job.job_key)?);
+    let mut intervals = common(reader.kept_intervals(job.job_key)?);
+    if let Some(telling) = most_telling(&intervals, fired) {
+        let telling = intervals.remove(telling);
+        intervals.push(telling);
+    }
     let (count, mut reports) = (intervals.len(), Vec::with_capacity(intervals.len()));
     for (number, interval) in intervals.iter().enumerate() {
         let is_late = number + PERIODS_MAX >= count;
@@ -81,6 +86,37 @@ fn common(rows: Vec<KeptIntervalRow>) -> Vec<Common> {
     let mut all: Vec<Common> = by_trigger.into_values().collect();
     all.sort_by_key(|of| (of.span_ns.start, of.span_ns.end));
     all
+}
+
+/// Beginnings of the reasons of triggers, that which explains a failure best first: a cause before its
+/// consequences. A condition on metrics stands for itself.
+const TELLING: [Option<JobEvent>; 6] = [
+    Some(JobEvent::Oom),
+    Some(JobEvent::Xid),
+    None,
+    Some(JobEvent::TimeLimit),
+    Some(JobEvent::Signal),
+    Some(JobEvent::ExitStatus),
+];
+
+/// Returns the number of the interval that explains best what the last one was kept for: among those that
+/// overlap it, as several triggers fire for one failure. An instant that the kernel saw precedes the end that
+/// a scheduler states, and the first of several alike precedes the others.
+fn most_telling(intervals: &[Common], fired: &[FiringRow]) -> Option<usize> {
+    let last = intervals.last()?;
+    let firing = |of: &Common| fired.iter().find(|firing| firing.trigger == of.trigger);
+    // A user keeps what she saw a moment ago, which is about no failure.
+    firing(last)?;
+    let overlapping = intervals.iter().enumerate().filter(|(_, of)| {
+        of.span_ns.start < last.span_ns.end && last.span_ns.start < of.span_ns.end
+    });
+    let ranked = overlapping.filter_map(|(number, of)| {
+        let firing = firing(of)?;
+        let event = event_of(&firing.why);
+        let rank = TELLING.iter().position(|telling| *telling == event)?;
+        Some(((rank, firing.why.starts_with(OUT_OF_MEMORY), firing.time_ns), number))
+    });
+    ranked.min().map(|(_, number)| number)
 }
 
 impl Common {
@@ -260,6 +296,7 @@ fn median(mut values: Vec<f64>) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use polymeter_proto::series::Labels;
+    use polymeter_proto::trigger;
 
     use super::*;
     use crate::testing::job_row;
@@ -341,6 +378,43 @@ mod tests {
         let report = kept(60, 95).report(&job, None, Some(&firing));
         let expected = "the last 30 s before trigger oom fired and 5 s after it, 1 min 30 s after the start, on all 2 nodes";
         assert_eq!(report.text, expected);
+    }
+
+    #[test]
+    fn the_cause_of_a_failure_precedes_its_consequences() {
+        let interval =
+            |trigger, begin_s: i64, end_s: i64| Common { trigger, span_ns: begin_s * S..end_s * S, ..Common::default() };
+        let firing = |trigger, at_s: i64, why: &str| FiringRow {
+            trigger,
+            time_ns: at_s * S,
+            why: why.to_owned(),
+            ..FiringRow::default()
+        };
+        let status = trigger::exit_status(1);
+        let killed = trigger::signal(9);
+        let of = |whys: &[(i64, &str)]| {
+            let intervals: Vec<Common> =
+                (0..).zip(whys).map(|(number, (at_s, _))| interval(number, at_s - 30, at_s + 5)).collect();
+            let fired: Vec<FiringRow> =
+                (0..).zip(whys).map(|(number, (at_s, why))| firing(number, *at_s, why)).collect();
+            most_telling(&intervals, &fired)
+        };
+        let stall = "cpu.usage was 0 per second";
+        for (whys, expected) in [
+            (&[(90, trigger::OOM_KILL), (92, &*status)][..], Some(0)),
+            (&[(90, &status), (92, trigger::OOM_KILL)], Some(1)),
+            (&[(89, trigger::OUT_OF_MEMORY), (90, trigger::OOM_KILL), (92, &killed), (92, &status)], Some(1)),
+            (&[(90, &trigger::xid("0", Some(79.0))), (92, &killed)], Some(0)),
+            (&[(90, &status), (92, &killed)], Some(1)),
+            (&[(80, stall), (100, trigger::AT_TIME_LIMIT)], Some(0)),
+            // An OOM kill that the job survived an hour before.
+            (&[(90, trigger::OOM_KILL), (3690, &status)], Some(1)),
+            (&[(90, stall)], Some(0)),
+            (&[], None),
+        ] {
+            assert_eq!(of(whys), expected, "{whys:?}");
+        }
+        assert_eq!(most_telling(&[interval(1, 5, 9)], &[]), None, "kept by a user");
     }
 
     #[test]

@@ -97,7 +97,7 @@ pub struct Report {
     pub distributions: Vec<DistributionReport>,
     /// Without the samples of rings.
     pub ledger: Tally,
-    /// Intervals that rings kept, in the order of their begin.
+    /// Intervals that rings kept, in the order of their begin, but the last one explains the job's end best.
     pub kept: Vec<KeptReport>,
     /// Triggers that fired, in the order of their times.
     pub firings: Vec<FiringReport>,

@@ -94,7 +94,7 @@ export function jobHead(job) {
         summary = next;
         place.show(latest);
     };
-    /** Lists the kept intervals, the latest first; `link` makes the link of a text that shows a range of the charts. */
+    /** Lists the kept intervals, that which explains the end best first, then the latest; `link` makes the link of a text that shows a range of the charts. */
     place.listKept = (intervals, link) => {
         const shown = intervals.slice(-KEPT_MAX).toReversed();
         const rows = shown.map(({ text, reason, begin_s, end_s }) =>
