@@ -119,7 +119,7 @@ impl JobRequests {
 
     /// Sends a request to those agents of this collector that it may reach; none if there are none.
     async fn forward(&self, stored: &StoredControlRequest, request: &RoutedRequest) -> Option<Forwarded> {
-        let mut nodes = self.directory.nodes_of(&request.job);
+        let mut nodes = self.own_nodes(request);
         // The agent's own report of the owner decides.
         nodes.retain(|node| may(stored.request.uid, node));
         if nodes.is_empty() {

@@ -72,18 +72,8 @@ impl JobRequests {
         uid: u32,
         request: RoutedRequest,
     ) -> Result<JobAnswer, Refusal> {
-        let stored = self.stored_nodes(&request.job).await;
-        let own = match request.remote {
-            Remote::ImmediateOrEnded => self.directory.nodes_of_ended(&request.job),
-            Remote::Refused
-            | Remote::CollectorOnly
-            | Remote::Immediate
-            | Remote::OneNode
-            | Remote::GrantsLeases
-            | Remote::EndsLeases
-            | Remote::AddsTrigger
-            | Remote::RemovesTrigger => self.directory.nodes_of(&request.job),
-        };
+        let stored = self.stored_nodes(&request).await;
+        let own = self.own_nodes(&request);
         let targets = targets(uid, own, stored, self.store.collector_id());
         if targets.is_empty() {
             return Err(unknown_job(uid, &request.job));
@@ -105,12 +95,28 @@ impl JobRequests {
         Ok(self.ask_in_turn(uid, request, &targets).await)
     }
 
-    async fn stored_nodes(&self, job: &Identifier) -> Vec<StoredJobNode> {
+    /// Nodes of the job of a request whose agents send to this collector.
+    pub(super) fn own_nodes(&self, request: &RoutedRequest) -> Vec<JobNode> {
+        match request.remote {
+            Remote::ImmediateOrEnded => self.directory.nodes_of_ended(&request.job),
+            Remote::Refused
+            | Remote::CollectorOnly
+            | Remote::Immediate
+            | Remote::OneNode
+            | Remote::GrantsLeases
+            | Remote::EndsLeases
+            | Remote::AddsTrigger
+            | Remote::RemovesTrigger => self.directory.nodes_of(&request.job),
+        }
+    }
+
+    async fn stored_nodes(&self, request: &RoutedRequest) -> Vec<StoredJobNode> {
+        let (job, may_have_ended) = (&request.job, request.remote == Remote::ImmediateOrEnded);
         let now = self.clock.now().since_start;
         if self.lock().others_seen.is_none_or(|seen| now.saturating_sub(seen) >= limits::SESSION_TIMEOUT) {
             return Vec::new();
         }
-        self.store.job_nodes(job.to_string()).await.unwrap_or_else(|| {
+        self.store.job_nodes(job.to_string(), may_have_ended).await.unwrap_or_else(|| {
             warn!(%job, "cannot find the nodes of a job at other collectors: the store does not answer");
             Vec::new()
         })

@@ -108,8 +108,8 @@ impl RequestStore {
         self.table.submit(move |table| table.remove(number));
     }
 
-    pub(super) async fn job_nodes(&self, job_id: String) -> Option<Vec<StoredJobNode>> {
-        self.table.run(move |table| table.job_nodes(&job_id)).await
+    pub(super) async fn job_nodes(&self, job_id: String, may_have_ended: bool) -> Option<Vec<StoredJobNode>> {
+        self.table.run(move |table| table.job_nodes(&job_id, may_have_ended)).await
     }
 
     /// Records that this collector runs. Returns true if others run, too.

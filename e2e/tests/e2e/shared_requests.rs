@@ -21,6 +21,7 @@ tests![
     a_node_of_a_frozen_collector_receives_a_request_when_its_agent_moves,
     a_collector_that_is_frozen_in_a_transaction_delays_requests_for_seconds,
     a_request_outlives_the_collector_that_took_it,
+    the_ring_of_an_ended_job_is_kept_through_any_collector,
 ];
 
 struct Server {
@@ -77,6 +78,11 @@ impl Cluster {
     }
 
     fn new() -> Self {
+        Self::with("")
+    }
+
+    /// Starts it with further tables of the agents.
+    fn with(tables: &str) -> Self {
         require(&NEEDS);
         let (env, cgroups) = (TestEnvironment::best_postgres(), TestCgroups::new());
         fs::set_permissions(env.path(""), PermissionsExt::from_mode(0o755)).unwrap();
@@ -87,7 +93,7 @@ impl Cluster {
             let job = cgroups.job(&format!("x{number}"));
             job.enter(sleepers[number].pid());
             let order = format!("[{:?}, {:?}]", endpoints[number], endpoints[1 - number]);
-            TrackedNode::start(TestEnvironment::new(), &order, job, "")
+            TrackedNode::start(TestEnvironment::new(), &order, job, tables)
         });
         let servers = servers.map(Some);
         let cluster = Self { nodes, servers, _sleepers: sleepers, _cgroups: cgroups, env };
@@ -260,4 +266,31 @@ fn a_request_outlives_the_collector_that_took_it() {
         assert_eq!(cluster.answer_of(&reset, number)["ended"], 1, "{reset}");
     }
     cluster.end();
+}
+
+fn the_ring_of_an_ended_job_is_kept_through_any_collector() {
+    let cluster = Cluster::with("[hindsight.metrics]\n\"pids.current\" = \"20ms\"\n");
+    polymeter_e2e::pause(1500);
+    for node in &cluster.nodes {
+        assert_eq!(node.agent.ask(&json!({"verb": "unregister", "job": "x"}))["answer"], "done");
+    }
+    stored::wait_for_end(&cluster.env, "x");
+    for number in 0..2 {
+        let keep =
+            json!({"verb": "keep_last", "job": "x", "last": "20s", "reason": format!("through {number}")});
+        let refused = cluster.server(number).ask(OTHER_USER, &keep);
+        assert_eq!(refused["code"], "unknown_job", "{refused}");
+        let kept = cluster.server(number).ask(OWNER, &keep);
+        for node in 0..2 {
+            assert_eq!(cluster.answer_of(&kept, node)["answer"], "done", "{kept}");
+        }
+    }
+    let intervals = "SELECT string_agg(DISTINCT reason, ',') || ' on ' || count(DISTINCT node) || ': ' || count(*) FROM kept_interval";
+    wait_until("both nodes have kept both", || cluster.env.query(intervals) == "through 0,through 1 on 2: 4");
+    for node in cluster.nodes {
+        node.agent.daemon.terminate();
+    }
+    for server in cluster.servers.into_iter().flatten() {
+        server.daemon.terminate();
+    }
 }

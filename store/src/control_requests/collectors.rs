@@ -9,6 +9,9 @@ use crate::{StoreError, removal};
 /// Time without a heartbeat after which a collector counts as away.
 const AWAY_US: i64 = 10_000_000;
 
+/// Time after the end of a job in which its agents may still hold its ring.
+const ENDED_US: i64 = 3_600 * 1_000_000;
+
 /// Time without a heartbeat after which the row of a collector is removed.
 const FORGOTTEN_US: i64 = 86_400 * 1_000_000;
 
@@ -44,17 +47,30 @@ impl ControlTable {
         self.connection.commit().context(ACTION)
     }
 
-    /// Returns the nodes on which a job runs, with the sessions that have not ended.
-    pub fn job_nodes(&mut self, job_id: &str) -> Result<Vec<StoredJobNode>, StoreError> {
+    /// Returns the nodes on which a job runs, with the sessions that have not ended; if it `may_have_ended`,
+    /// also those on which it ended a while ago.
+    pub fn job_nodes(
+        &mut self,
+        job_id: &str,
+        may_have_ended: bool,
+    ) -> Result<Vec<StoredJobNode>, StoreError> {
         let connection = &mut *self.connection;
         let now_us = removal::now_us(connection)?;
-        let select = "SELECT job_node.node, session.session_id, job.owner_uid, session.collector_id,
+        let (ended, since) = if may_have_ended {
+            (" OR job_node.ended >= $3", Some(Value::Time(now_us - ENDED_US)))
+        } else {
+            ("", None)
+        };
+        let select = format!(
+            "SELECT job_node.node, session.session_id, job.owner_uid, session.collector_id,
                  EXISTS (SELECT 1 FROM collector WHERE collector.collector_id = session.collector_id AND heard >= $2)
              FROM job JOIN job_node ON job_node.job_key = job.job_key
              JOIN session ON session.session_id = job_node.session_id
-             WHERE job.job_id = $1 AND job.ended IS NULL AND job_node.ended IS NULL AND session.ended IS NULL
-             ORDER BY job_node.node";
-        let parameters = [job_id.into(), Value::Time(now_us - AWAY_US)];
-        connection.select(select, &parameters).context("read the nodes of a job")
+             WHERE job.job_id = $1 AND (job.ended IS NULL AND job_node.ended IS NULL{ended}) AND session.ended IS NULL
+             ORDER BY job_node.node, job.started"
+        );
+        let mut parameters = vec![job_id.into(), Value::Time(now_us - AWAY_US)];
+        parameters.extend(since);
+        connection.select(&select, &parameters).context("read the nodes of a job")
     }
 }

@@ -148,5 +148,5 @@ fn a_collector_knows_of_others_until_they_leave() {
     assert!(table.beat(&collector("a")).unwrap());
     table.leave("b").unwrap();
     assert!(!table.beat(&collector("a")).unwrap());
-    assert_eq!(table.job_nodes("7").unwrap(), []);
+    assert_eq!(table.job_nodes("7", true).unwrap(), []);
 }
