@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use polymeter_proto::histogram;
 use polymeter_proto::units;
 use polymeter_store::StoreError;
-use polymeter_store::reader::{HistogramRow, JobRow, Read, SeriesRow};
+use polymeter_store::reader::{HistogramRow, JobRow, Read, SeriesRow, SeriesScope};
 
 use crate::model::{DistributionReport, Report};
 use crate::series::is_of_step;
@@ -16,8 +16,22 @@ pub(crate) fn add_to(
     (job, rows): (&JobRow, &[SeriesRow]),
     report: &mut Report,
 ) -> Result<(), StoreError> {
-    report.distributions = distributions(rows, &reader.histograms(job.job_key)?);
+    let histograms = reader.histograms(SeriesScope::Job(job.job_key), None)?;
+    report.distributions = distributions(rows, &histograms);
     Ok(())
+}
+
+/// Returns the distribution of each series that has histograms, in the order of the series.
+pub fn of_series(rows: Vec<SeriesRow>, histograms: &[HistogramRow]) -> Vec<(SeriesRow, DistributionReport)> {
+    let mut by_series: HashMap<i64, BTreeMap<u64, u64>> = HashMap::new();
+    for HistogramRow { series_id, least, count } in histograms {
+        *by_series.entry(*series_id).or_default().entry(least.to_bits()).or_default() += count;
+    }
+    let found = rows.into_iter().filter_map(|row| {
+        let distribution = distribution(&row, by_series.get(&row.series_id)?)?;
+        Some((row, distribution))
+    });
+    found.collect()
 }
 
 fn distributions(rows: &[SeriesRow], histograms: &[HistogramRow]) -> Vec<DistributionReport> {
@@ -92,5 +106,9 @@ mod tests {
             assert!((found / expected - 1.0).abs() <= 1.1 * histogram::ERROR, "{found} is not {expected}");
         }
         assert_eq!(distributions(&rows, &[]), []);
+        let found =
+            of_series(rows.to_vec(), &[bucket(2, one_core, 19), bucket(1, 7.0, 1), bucket(2, one_core, 2)]);
+        let samples: Vec<(i64, u64)> = found.iter().map(|(row, of)| (row.series_id, of.samples)).collect();
+        assert_eq!(samples, [(1, 1), (2, 21)]);
     }
 }

@@ -107,9 +107,10 @@ fn most_telling(intervals: &[Common], fired: &[FiringRow]) -> Option<usize> {
     let firing = |of: &Common| fired.iter().find(|firing| firing.trigger == of.trigger);
     // A user keeps what she saw a moment ago, which is about no failure.
     firing(last)?;
-    let overlapping = intervals.iter().enumerate().filter(|(_, of)| {
-        of.span_ns.start < last.span_ns.end && last.span_ns.start < of.span_ns.end
-    });
+    let overlapping = intervals
+        .iter()
+        .enumerate()
+        .filter(|(_, of)| of.span_ns.start < last.span_ns.end && last.span_ns.start < of.span_ns.end);
     let ranked = overlapping.filter_map(|(number, of)| {
         let firing = firing(of)?;
         let event = event_of(&firing.why);
@@ -382,8 +383,11 @@ mod tests {
 
     #[test]
     fn the_cause_of_a_failure_precedes_its_consequences() {
-        let interval =
-            |trigger, begin_s: i64, end_s: i64| Common { trigger, span_ns: begin_s * S..end_s * S, ..Common::default() };
+        let interval = |trigger, begin_s: i64, end_s: i64| Common {
+            trigger,
+            span_ns: begin_s * S..end_s * S,
+            ..Common::default()
+        };
         let firing = |trigger, at_s: i64, why: &str| FiringRow {
             trigger,
             time_ns: at_s * S,

@@ -13,7 +13,7 @@ pub mod compare;
 mod cumulative;
 pub mod curve;
 pub mod derived;
-mod distributions;
+pub mod distributions;
 pub mod downsample;
 mod energy;
 pub mod expression;

@@ -50,7 +50,7 @@ impl Shape {
     }
 
     pub const fn sampling(&self) -> Sampling {
-        Sampling { period: self.period, window: self.window }
+        Sampling { period: self.period, window: self.window, has_histogram: false }
     }
 
     /// Period of the rows.

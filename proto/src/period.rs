@@ -117,14 +117,20 @@ impl From<Period> for u64 {
 
 /// How a metric is sampled: the time between two samples, and between two rows if these summarise windows.
 ///
-/// Written as a period, or as two: `1ms/1s` takes a sample every millisecond and sends a row every second.
+/// Written as a period, or as two: `1ms/1s` takes a sample every millisecond and sends a row every second;
+/// with `1ms/1s/histogram` this has a histogram of the samples, too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "(Period, Option<Period>)", into = "(Period, Option<Period>)")]
 pub struct Sampling {
     pub period: Period,
     /// Length of a window, a multiple of the period; none if each sample is sent.
     pub window: Option<Period>,
+    /// True if windows have a histogram. Recorded changes of the plan do not tell it.
+    pub has_histogram: bool,
 }
+
+/// Ending of a sampling whose windows have a histogram.
+const HISTOGRAM: &str = "/histogram";
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidSampling {
@@ -134,22 +140,30 @@ pub enum InvalidSampling {
         "invalid window `{period}/{window}`: expected a multiple of {period}, at least two of it and at most 1h"
     )]
     Window { period: Period, window: Period },
+    #[error("invalid `{0}/histogram`: only windows have histograms; write such as `10ms/1s/histogram`")]
+    Histogram(Period),
 }
 
 impl Sampling {
     pub const MAX_WINDOW: Period = Period::HOUR;
 
     pub const fn raw(period: Period) -> Self {
-        Self { period, window: None }
+        Self { period, window: None, has_histogram: false }
     }
 
     pub fn windowed(period: Period, window: Period) -> Result<Self, InvalidSampling> {
         let is_multiple = window.as_micros().is_multiple_of(period.as_micros());
         if is_multiple && window > period && window <= Self::MAX_WINDOW {
-            Ok(Self { period, window: Some(window) })
+            Ok(Self { period, window: Some(window), has_histogram: false })
         } else {
             Err(InvalidSampling::Window { period, window })
         }
+    }
+
+    /// Returns the same with a histogram of each window if it `is_wanted`, and if there are windows.
+    #[must_use]
+    pub fn with_histogram(self, is_wanted: bool) -> Self {
+        Self { has_histogram: is_wanted && self.window.is_some(), ..self }
     }
 
     /// Time between two rows.
@@ -161,7 +175,10 @@ impl Sampling {
     /// of the period; one of fewer than two periods ends.
     #[must_use]
     pub fn not_shorter(self, period: Period) -> Self {
-        if period <= self.period { self } else { Self::raw(period).in_window(self.window) }
+        if period <= self.period {
+            return self;
+        }
+        Self::raw(period).in_window(self.window).with_histogram(self.has_histogram)
     }
 
     /// Returns the same with windows of the next multiple of the period; without any if that is not at least
@@ -192,6 +209,13 @@ impl FromStr for Sampling {
     type Err = InvalidSampling;
 
     fn from_str(text: &str) -> Result<Self, InvalidSampling> {
+        if let Some(text) = text.strip_suffix(HISTOGRAM) {
+            let sampling: Self = text.parse()?;
+            let is_possible = sampling.window.is_some() && !sampling.has_histogram;
+            return Some(sampling.with_histogram(true))
+                .filter(|_| is_possible)
+                .ok_or(InvalidSampling::Histogram(sampling.period));
+        }
         match text.split_once('/') {
             Some((period, window)) => Self::windowed(period.parse()?, window.parse()?),
             None => Ok(Self::raw(text.parse()?)),
@@ -204,7 +228,8 @@ impl fmt::Display for Sampling {
         match self.window {
             Some(window) => write!(f, "{}/{window}", self.period),
             None => self.period.fmt(f),
-        }
+        }?;
+        if self.has_histogram { f.write_str(HISTOGRAM) } else { Ok(()) }
     }
 }
 
@@ -214,13 +239,23 @@ mod tests {
 
     #[test]
     fn a_window_is_a_multiple_of_its_period() {
-        for text in ["10ms", "1ms/1s", "1s/1h", "500us/1ms"] {
+        for text in ["10ms", "1ms/1s", "1s/1h", "500us/1ms", "1ms/1s/histogram"] {
             assert_eq!(text.parse::<Sampling>().unwrap().to_string(), text);
         }
         for text in ["", "/", "1ms/", "/1s", "1ms/1s/1s", "1s/1ms", "1s/1s", "3ms/10ms", "1s/2h", "1ms / 1s"]
         {
             assert!(text.parse::<Sampling>().is_err(), "{text}");
         }
+        for text in
+            ["10ms/histogram", "1ms/1s/histogram/histogram", "1ms/1s/hist", "/histogram", "1ms/1s/histogram "]
+        {
+            assert!(text.parse::<Sampling>().is_err(), "{text}");
+        }
+        let error = "10ms/histogram".parse::<Sampling>().unwrap_err().to_string();
+        assert!(error.contains("10ms/1s/histogram"), "{error}");
+        let with: Sampling = "1ms/1s/histogram".parse().unwrap();
+        assert_eq!(with.not_shorter(Period::TEN_MILLISECONDS).to_string(), "10ms/1s/histogram");
+        assert_eq!(with.not_shorter(Period::MINUTE).to_string(), "1min");
         let error = "3ms/10ms".parse::<Sampling>().unwrap_err().to_string();
         assert!(error.contains("a multiple of 3ms"), "{error}");
     }

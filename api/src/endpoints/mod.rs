@@ -16,6 +16,7 @@ mod nodes;
 mod notices;
 mod parameters;
 mod parts;
+mod percentiles;
 mod report;
 mod samples;
 mod samples_parquet;
@@ -42,6 +43,7 @@ pub(crate) static ALL: &[&Endpoint] = &[
     &series::SERIES,
     &samples::SAMPLES,
     &metrics::METRICS,
+    &percentiles::PERCENTILES,
     &course::COURSE,
     &stacks::STACKS,
     &compare::COMPARE,
@@ -63,6 +65,7 @@ pub(crate) static ALL: &[&Endpoint] = &[
     &nodes::NODES,
     &series::NODE_SERIES,
     &samples::NODE_SAMPLES,
+    &percentiles::NODE_PERCENTILES,
     &agents::AGENTS,
     &losses::LOSS_TREND,
     &kwollect::KWOLLECT,

@@ -80,7 +80,7 @@ pub(super) fn resolve(
     }
 }
 
-/// Returns the histograms of the windows of jobs.
+/// Returns the histograms of windows.
 pub(super) fn histograms(
     columns: &[Arc<SeriesRecord>],
     block: &Block,
@@ -94,8 +94,7 @@ pub(super) fn histograms(
             counts: histogram.counts.clone(),
         })
     };
-    let of_jobs = |histogram: &HistogramRecord| histogram.series.job.is_some();
-    windows.histograms.iter().filter_map(record).filter(of_jobs).collect()
+    windows.histograms.iter().filter_map(record).collect()
 }
 
 fn cells<'a>(

@@ -313,7 +313,10 @@ fn no_large_table_is_scanned(environment: &mut TestEnvironment) {
     assert_eq!(reader.refused_requests(NOON).unwrap(), []);
     assert_eq!(reader.marks(NOON).unwrap().len(), 1);
     let read: &mut dyn Read = &mut reader;
-    assert_eq!((read.histograms(NOON).unwrap().len(), read.firings(NOON).unwrap().len()), (1, 1));
+    assert_eq!(
+        (read.histograms(SeriesScope::Job(NOON), None).unwrap().len(), read.firings(NOON).unwrap().len()),
+        (1, 1)
+    );
     assert_eq!(reader.losses(NOON).unwrap().len(), 2, "one of the job, and one of its node");
     assert_eq!(reader.last_losses(3).unwrap().len(), 3);
     assert_eq!(job.sampled_ns.end - job.sampled_ns.start, (2 * 3600 + 599) * 1_000_000_000);

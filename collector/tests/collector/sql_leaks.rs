@@ -188,6 +188,7 @@ fn assert_functions_of_users_see_no_more(server: &Server) {
         ("metrics_summary", &["device_id", "metric_id", "labels::text"]),
         ("metric_units", &["metric_id"]),
         ("energy_by_job", &["node", "part", "metric_id"]),
+        ("histograms_by_job", &["device_id", "metric_id", "labels::text"]),
         ("get_metrics(job => 'hidden')", &["device_id", "metric_id", "labels::text"]),
     ] {
         for column in columns {
@@ -235,6 +236,7 @@ fn assert_others_jobs_look_absent(server: &Server) {
         "EXPLAIN (ANALYZE, TIMING OFF, SUMMARY OFF) SELECT * FROM nodetime_by_job WHERE job_id = 'JOB'",
         "EXPLAIN (ANALYZE, TIMING OFF, SUMMARY OFF) SELECT * FROM metrics_by_job WHERE job_id = 'JOB' AND metric_id = 'cpu.usage'",
         "EXPLAIN (ANALYZE, TIMING OFF, SUMMARY OFF) SELECT * FROM metrics_by_job WHERE job_id = 'JOB' AND value > 3",
+        "EXPLAIN (ANALYZE, TIMING OFF, SUMMARY OFF) SELECT * FROM histograms_by_job WHERE job_id = 'JOB' AND least > 3",
         "EXPLAIN (ANALYZE, TIMING OFF, SUMMARY OFF) SELECT * FROM get_metrics(job => 'JOB')",
         "EXPLAIN SELECT * FROM jobs WHERE account = 'account of JOB'",
         "SELECT 1 / (value - 3)::int FROM metrics_by_job WHERE job_id = 'JOB'",

@@ -15,7 +15,7 @@ polymeter_test_harness::tests![
     statements_of_users_are_limited
 ];
 
-pub(crate) const VIEWS: [&str; 14] = [
+pub(crate) const VIEWS: [&str; 15] = [
     "jobs",
     "nodetime_by_job",
     "metrics",
@@ -30,6 +30,7 @@ pub(crate) const VIEWS: [&str; 14] = [
     "usage_by_job",
     "energy_by_job",
     "stacks",
+    "histograms_by_job",
 ];
 
 /// Adds to the jobs of the store one of bob with names that only he and a manager may see, two of alice that
@@ -55,6 +56,8 @@ const MORE_JOBS: &str = "
     INSERT INTO stack_interval SELECT job_key, started, 1, 'n2', 'stacks.cpu', 1000000, 10000, 5, 0, 0, 0, 0
     FROM job JOIN stack_function USING (job_key);
     INSERT INTO stack_sample SELECT job_key, time, interval_id, 77, 1, 5 FROM stack_interval;
+    INSERT INTO window_histogram SELECT job_key, time, series_id, value, 3 FROM samples JOIN series USING (series_id)
+    WHERE job_key > 40 OR job_key IS NULL AND node = 'n2';
     CREATE ROLE alice LOGIN IN ROLE polymeter_user;
     CREATE ROLE bob LOGIN IN ROLE polymeter_user;
     CREATE ROLE carol LOGIN IN ROLE polymeter_user;
@@ -99,6 +102,16 @@ fn assert_users_see_their_own_jobs(kind: Kind) {
     {
         is(user, "SELECT count(*) FROM metric_units", metrics);
     }
+    // Of the jobs 41 and 42_7 of alice and hidden of bob: seven windows of their own, and those of their node, all
+    // ten minutes while they ran there, without those of the others.
+    for (user, jobs) in [("alice", "41|60,42_7|60"), ("bob", "hidden|42"), ("eric", "42_7|60"), ("carol", "")]
+    {
+        let seen = "SELECT string_agg(job_id || '|' || count, ',' ORDER BY job_id) FROM (
+                SELECT job_id, sum(count) AS count FROM histograms_by_job
+                WHERE job_id IN ('hidden', 'unowned', '41', '42_7') GROUP BY job_id) AS seen";
+        is(user, seen, jobs);
+    }
+    is("alice", "SELECT count(*) FROM histograms_by_job WHERE labels ->> 'secret' = 'hidden'", "0");
     is("alice", "SELECT count(*) FROM jobs WHERE owner IS DISTINCT FROM 'alice'", "0");
     is("alice", "SELECT count(*), min(account) FROM jobs WHERE job_id = '42_7'", "1|account of 42_7");
     // Job 20 is alice's, job 21 is bob's.

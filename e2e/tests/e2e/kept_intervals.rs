@@ -25,6 +25,10 @@ const ROWS: &str = "
     INSERT INTO kept_sample
         WITH RECURSIVE step (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM step WHERE n < 200)
         SELECT ended - 200000000 + n * 1000000 - 1000, series_id, n * 1e6 FROM memory, step;
+    INSERT INTO window_histogram
+        WITH RECURSIVE step (n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM step WHERE n < 31)
+        SELECT job_key, ended - (n % 2) * 1000000000, series_id, n, n * n FROM memory, step WHERE n > 0
+        UNION ALL SELECT NULL, ended, (SELECT min(series_id) FROM series WHERE job_key IS NULL), 5, 1 FROM memory;
     INSERT INTO ledger_source (source) VALUES ('ring/memory');
     INSERT INTO ledger_line (session_key, job_key, handle, due, taken, not_kept, stored, source_id)
         SELECT session_key, memory.job_key, 1, 1010, 1000, 700, 200, source_id FROM session, memory, ledger_source
@@ -177,18 +181,55 @@ fn assert_page(site: &Ended, key: i64) {
         browser.eval(&format!("fetch('api/v1/jobs/{key}/kept-intervals').then((answer) => answer.json())"));
     assert_eq!(listed["kept_intervals"][0]["samples"], KEPT);
     assert_calm(&site.proxy, &mut browser);
+    assert_percentiles(site, &mut browser, key);
     // Another user sees nothing, as of a job that does not exist.
     let mut other = site.proxy.open(OTHER.0, "");
-    let answer = |of: &mut Browser, key: i64| {
-        let ask = format!(
-            "fetch('api/v1/jobs/{key}/firings').then(async (answer) => [answer.status, await answer.text()])"
-        );
-        of.eval(&ask)
-    };
+    let foreign = fetched(&mut other, &format!("jobs/{key}/percentiles"));
+    assert_eq!(foreign[0], 404, "{foreign}");
+    let answer = |of: &mut Browser, key: i64| fetched(of, &format!("jobs/{key}/firings"));
     let foreign = answer(&mut other, key);
     assert_eq!(foreign[0], 404, "{foreign}");
     let text = |answer: &Value, key: i64| answer[1].as_str().unwrap().replace(&key.to_string(), "KEY");
     assert_eq!(text(&foreign, key), text(&answer(&mut other, 987_654), 987_654));
     let own = answer(&mut browser, key);
     assert!(own[0] == 200 && own[1].as_str().unwrap().contains("oom <b>"), "{own}");
+}
+
+fn fetched(of: &mut Browser, path: &str) -> Value {
+    of.eval(&format!("fetch('api/v1/{path}').then(async (answer) => [answer.status, await answer.text()])"))
+}
+
+/// Compares the percentiles with those of the sorted values: n^2 samples of each number n, the odd ones in the
+/// window before the last.
+fn assert_percentiles(site: &Ended, browser: &mut Browser, key: i64) {
+    let percentiles = |is_wanted: fn(u32) -> bool| {
+        let values = (1..=31_u32).filter(|n| is_wanted(*n));
+        let values: Vec<u32> = values.flat_map(|n| (0..n * n).map(move |_| n)).collect();
+        let at = |percent: usize| f64::from(values[(values.len() * percent).div_ceil(100) - 1]);
+        let samples = f64::from(u32::try_from(values.len()).unwrap());
+        serde_json::json!([samples, at(50), at(90), at(99), at(100)])
+    };
+    let mut found = |query: &str| {
+        let answer = fetched(browser, &format!("jobs/{key}/percentiles?{query}"));
+        assert_eq!(answer[0], 200, "{answer}");
+        let answer: Value = serde_json::from_str(answer[1].as_str().unwrap()).unwrap();
+        let rows = answer["percentiles"].as_array().unwrap().clone();
+        assert!(rows.len() <= 1, "of the job's series alone: {answer}");
+        rows.first().map_or(Value::Null, |row| {
+            let number = |name: &str| row[name].as_f64().unwrap();
+            serde_json::json!(["samples", "p50", "p90", "p99", "max"].map(number))
+        })
+    };
+    assert_eq!(found(""), percentiles(|_| true));
+    let ended_us = stored::jobs(&mut site.env.reader()).pop().unwrap().ended_ns.unwrap() / 1000;
+    assert_eq!(found(&format!("from_us={}", ended_us - 500_000)), percentiles(|n| n % 2 == 0));
+    assert_eq!(found(&format!("until_us={}", ended_us - 500_000)), percentiles(|n| n % 2 == 1));
+    assert_eq!(found("metric=cpu.*"), Value::Null);
+    let csv = fetched(browser, &format!("jobs/{key}/percentiles?format=csv"));
+    assert!(
+        csv[1].as_str().unwrap().starts_with("id,node,metric,unit,labels,samples,p50,p90,p99,max"),
+        "{csv}"
+    );
+    let of_node = fetched(browser, "nodes/n1/percentiles");
+    assert_eq!(of_node[0], 403, "a user may not read the node: {of_node}");
 }

@@ -388,10 +388,21 @@ fn modules_compute_columns_phases_and_periods() {
     assert_eq!(result("columns", &format!("m.linesOf({nodes})")), json!([[1, 5], [2, 6], [9, 7]]));
     let periods = "[m.periodUs('500ms'), m.periodUs('1min'), m.periodUs('x'), m.periodText(1500), m.periodText(3.6e9), m.shorter(5e5), m.longer(8.64e10)]";
     assert_eq!(result("periods", periods), json!([500_000, 60_000_000, null, "1500us", "1h", 200_000, null]));
-    let windows = "[m.periodUs('1ms/1s'), m.rowUs('1ms/1s'), m.rowUs('1s'), m.withWindow(2e3, 1e6), m.withWindow(5e5, 1e6), m.withWindow(1e6, 1e6), m.withWindow(1e3, null)]";
+    let windows = "[m.periodUs('1ms/1s'), m.rowUs('1ms/1s'), m.rowUs('1s'), m.withWindow(2e3, 1e6), m.withWindow(5e5, 1e6), m.withWindow(1e6, 1e6), m.withWindow(1e3, null), m.periodUs('1ms/1s/histogram'), m.rowUs('1ms/1s/histogram'), m.withWindow(2e3, 1e6, true)]";
     assert_eq!(
         result("periods", windows),
-        json!([1_000, 1_000_000, 1_000_000, "2ms/1s", "500ms/1s", "1s", "1ms"])
+        json!([
+            1_000,
+            1_000_000,
+            1_000_000,
+            "2ms/1s",
+            "500ms/1s",
+            "1s",
+            "1ms",
+            1_000,
+            1_000_000,
+            "2ms/1s/histogram"
+        ])
     );
     // A live value joins the history, whose last parts have no value yet, unless that is a gap.
     let history = "[4, 4, 4, null, null, null]";

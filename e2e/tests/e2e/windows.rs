@@ -1,6 +1,9 @@
 //! Windows: a lease for them, from the request to the rows of the store.
 
+use std::fs;
+
 use polymeter_e2e::fixture::{Fixture, NEEDS, OWNER};
+use polymeter_e2e::workload::Sleeper;
 use polymeter_e2e::{program, require, stored, tests, text, wait_until};
 use rusqlite::Connection;
 use serde_json::json;
@@ -8,7 +11,8 @@ use serde_json::json;
 tests![
     windows_are_granted_stored_and_counted,
     a_run_in_windows_is_complete,
-    a_report_has_quantiles_of_the_samples_in_windows
+    a_report_has_quantiles_of_the_samples_in_windows,
+    histograms_on_request_are_those_of_the_samples
 ];
 
 const SAMPLES: &str = "SELECT sum(coalesce(count, 1)), count(*), count(count), max(count) FROM samples
@@ -147,4 +151,74 @@ fn a_report_has_quantiles_of_the_samples_in_windows() {
     let most: f64 = store.query_row(extreme, [], |row| row.get(0)).unwrap();
     assert!((quantiles[3] * 1e9 - most).abs() <= 0.04 * most + 1.0, "{found} {most}");
     assert!(report(&["--show", "series"]).contains("p99"));
+}
+
+/// The owner wants histograms of a gauge, an administrator those of a series of the node. Whole numbers below 32
+/// have buckets of their own, so that the rows of the windows tell what is in them.
+fn histograms_on_request_are_those_of_the_samples() {
+    require(&NEEDS);
+    let fixture = Fixture::configured("", "");
+    fixture.granted(OWNER, &["pids.current=2ms/20ms/histogram", "cpu.usage=2ms/20ms", "--for", "5min"]);
+    let node = json!({"verb": "set", "plan": {"node.load1": "5ms/50ms/histogram"}, "for": "5min"});
+    assert_eq!(fixture.agent.ask(&node)["metrics"], json!({"node.load1": "5ms/50ms/histogram"}));
+    let plan = fixture.agent.ask(&json!({"verb": "plan", "job": "x"}));
+    let lines = plan["plan"].as_array().unwrap();
+    let line = lines.iter().find(|line| line["metric"] == "pids.current").unwrap();
+    assert_eq!(line["period"], "2ms/20ms/histogram", "{line}");
+    let refused = fixture.user(OWNER, "set", &["--job", "x", "pids.current=2ms/histogram"]);
+    assert!(text(&refused.stderr).contains("10ms/1s/histogram"), "{}", text(&refused.stderr));
+    // Processes come and go, so that the gauge has many values.
+    let mut crowd: Vec<Sleeper> = Vec::new();
+    for _ in 0..12 {
+        let sleeper = Sleeper::start();
+        fixture.job.enter(sleeper.pid());
+        crowd.push(sleeper);
+        polymeter_e2e::pause(80);
+    }
+    let path = fixture.env.path("store.db");
+    let number = |sql: &str| -> i64 {
+        let store = Connection::open(&path).unwrap();
+        store.query_row(sql, [], |row| Ok(row.get::<_, Option<i64>>(0)?.unwrap_or(0))).unwrap()
+    };
+    let of = |metric: &str| {
+        format!("SELECT sum(count) FROM histograms_by_job WHERE metric_id = '{metric}' AND job_id = 'x'")
+    };
+    wait_until("histograms are stored", || {
+        number(&of("pids.current")) > 300 && number(&of("node.load1")) > 20
+    });
+    drop(crowd);
+    fixture.agent.daemon.terminate();
+    fixture.collector.terminate();
+    assert_eq!(number(&of("cpu.usage")), 0, "only the wanted metric has them");
+    let windows = "SELECT sum(samples.count) FROM samples JOIN series USING (series_id)
+        WHERE metric = 'pids.current' AND samples.count IS NOT NULL AND time IN (SELECT time FROM window_histogram)";
+    assert_eq!(number(&of("pids.current")), number(windows), "each sample of a window is in its histogram");
+    let extremes = "SELECT count(*) FROM samples JOIN series USING (series_id) WHERE metric = 'pids.current' AND samples.count IS NOT NULL
+        AND (min <> (SELECT min(least) FROM window_histogram AS h WHERE h.time = samples.time AND h.series_id = samples.series_id)
+          OR max <> (SELECT max(least) FROM window_histogram AS h WHERE h.time = samples.time AND h.series_id = samples.series_id)
+          OR sum <> (SELECT sum(least * h.count) FROM window_histogram AS h WHERE h.time = samples.time AND h.series_id = samples.series_id))";
+    assert_eq!(number(extremes), 0, "values below 32 have buckets of their own");
+
+    // The file has the same counts, and can be no series.
+    let url = format!("sqlite:{}", path.display());
+    for format in ["csv", "jsonl", "parquet"] {
+        let file = fixture.env.path(&format!("histograms.{format}"));
+        let output = program("polymeter")
+            .args(["export", "x", "--histograms", "--json", "--store", &url, "-o", file.to_str().unwrap()])
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let answer: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        let buckets = "SELECT count(DISTINCT least) FROM window_histogram WHERE job_key IS NOT NULL";
+        assert_eq!(answer["samples"], number(buckets), "{format}: {answer}");
+        if format == "csv" {
+            let rows = fs::read_to_string(&file).unwrap();
+            assert!(rows.contains("least") && rows.contains("pids.current"), "{rows}");
+        }
+    }
+    let none = program("polymeter")
+        .args(["export", "x", "--histograms", "--metric", "cpu.*", "--store", &url, "-o", "-"])
+        .output()
+        .unwrap();
+    assert!(text(&none.stderr).contains("1ms/1s/histogram"), "{}", text(&none.stderr));
 }

@@ -36,6 +36,8 @@ pub(super) const STACK_DWARF_NS: f64 = 20_000.0;
 const VALUE_BYTES: f64 = 0.5;
 /// Size of a series' part of a row of windows on the wire.
 const WINDOW_BYTES: f64 = 12.0;
+/// Size of the histogram of a series in a window: some twenty buckets with samples.
+const HISTOGRAM_BYTES: f64 = 60.0;
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum ReadCost {
@@ -83,6 +85,9 @@ impl Sum {
             let rows = per_second(sampling.row_period());
             let (inner, bytes) = match sampling.window {
                 None => (0.0, VALUE_BYTES),
+                Some(_) if sampling.has_histogram => {
+                    (per_second(sampling.period), WINDOW_BYTES + HISTOGRAM_BYTES)
+                }
                 Some(_) => (per_second(sampling.period), WINDOW_BYTES),
             };
             self.ns_per_s += rows * VALUE_NS + inner * INNER_VALUE_NS;

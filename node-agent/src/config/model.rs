@@ -72,7 +72,7 @@ pub struct AgentConfig {
     pub realtime_priority: Option<u8>,
     /// Baseline of every job, the node and the agent itself.
     pub baseline: Layer,
-    /// Metrics of jobs whose windows have a histogram.
+    /// Metrics whose windows have a histogram whether their periods say so or not.
     pub histograms: Vec<Selector>,
     /// Baseline of each step of every job.
     pub steps: Layer,
@@ -321,9 +321,9 @@ keys! {
     "busiest_processes": Integer(0, BUSIEST_PROCESSES_MAX), Usual("5"), AT_ONCE
         => busiest_processes = value.integer();
 
-    /// The metrics of jobs whose windows have a histogram, from which the report has quantiles: of a counter
-    /// it is that of the rates between two samples. Each takes 4 KiB of memory, and sends some hundred bytes a
-    /// window.
+    /// The metrics whose windows have a histogram also without `/histogram` in their periods, from which the
+    /// report has quantiles: of a counter it is that of the rates between two samples. Each takes 4 KiB of
+    /// memory, and sends some hundred bytes a window.
     "histograms": Texts, Example(r#"["cpu.usage", "gpu.*"]"#) => histograms = value.list(str::parse);
 
     /// Permit eBPF programs in the kernel, which count network.*, runqueue.wait.* and vfs.* of jobs. Two of
@@ -388,6 +388,7 @@ keys! {
     /// periods. Selectors are names or globs; the more specific selector decides. Periods: 100us, 10ms, 1s,
     /// 5min, or "off". "1ms/1s" takes a sample every millisecond, and sends one row every second with the
     /// last value, the count, the extremes and the sum; of counters the extremes are rates.
+    /// "1ms/1s/histogram" adds a histogram of the samples to each row.
     "baseline": Periods, Set(include_str!("baseline.toml")), AT_ONCE => baseline = layer(value, rule);
 
     /// The baseline of each step of every job, and of each task of every step, if the scheduler gives them

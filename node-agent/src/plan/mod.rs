@@ -129,7 +129,7 @@ impl Plan {
 
     /// Effective sampling of a metric of steps or tasks, or of the whole job or node, and the layer of its
     /// period, which is the shortest of all layers. There is a row at least as often as each layer has one:
-    /// with windows, if these are multiples of the period.
+    /// with windows, if these are multiples of the period, and with histograms of them if any layer has some.
     pub fn sampling_at(&self, level: Option<StepLevel>, name: &str) -> Option<(Sampling, Cause)> {
         let (baseline, registration) = match level {
             None => {
@@ -141,9 +141,10 @@ impl Plan {
         let registration = registration.map(|sampling| (sampling, Cause::Registration));
         let leases = self.leases_of(level, name);
         let leases = leases.map(|lease| (self.stretched(lease.sampling), Cause::Lease));
-        let (mut fastest, mut row_period) = (None, Period::MAX);
+        let (mut fastest, mut row_period, mut has_histogram) = (None, Period::MAX, false);
         for (sampling, cause) in baseline.into_iter().chain(registration).chain(leases) {
             row_period = row_period.min(sampling.row_period());
+            has_histogram |= sampling.has_histogram;
             if fastest.is_none_or(|(period, _)| sampling.period < period) {
                 fastest = Some((sampling.period, cause));
             }
@@ -151,7 +152,7 @@ impl Plan {
         let (period, cause) = fastest?;
         // Call stacks are summaries already.
         let windowed = Sampling::windowed(period, row_period).ok().filter(|_| !name.starts_with(STACKS));
-        Some((windowed.unwrap_or(Sampling::raw(period)), cause))
+        Some((windowed.unwrap_or(Sampling::raw(period)).with_histogram(has_histogram), cause))
     }
 
     /// Effective sampling of a metric of steps or tasks, or of the whole job or node, with the reason, on

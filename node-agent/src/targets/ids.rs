@@ -1,5 +1,6 @@
 //! The compact ids of a session: each is assigned once, and never gets another meaning.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -15,12 +16,16 @@ use polymeter_proto::series::{
 use crate::lanes::Group;
 use crate::sources::Slot;
 
+/// Series of one source whose windows have histograms because users want them: each takes 4 KiB. Further ones
+/// have none.
+const REQUESTED_HISTOGRAMS: usize = 256;
+
 #[derive(Debug, Default)]
 pub(crate) struct Ids {
     metrics: BTreeMap<String, MetricId>,
     next_series: u32,
     next_shape: u32,
-    /// Metrics of jobs whose windows have a histogram.
+    /// Metrics whose windows have a histogram whether it was requested or not.
     histograms: Vec<Selector>,
 }
 
@@ -68,8 +73,7 @@ impl Ids {
             columns.push(self.column(series, descriptor, &slot.labels));
             numbers.push(number);
         }
-        let is_of_job = job.is_some();
-        let mut groups = Vec::new();
+        let (mut groups, requested) = (Vec::new(), Cell::new(0));
         for ((period, sampling), (columns, numbers)) in by_sampling {
             // A node with hundreds of CPUs has more series of one source than fit into a block.
             for (columns, numbers) in
@@ -80,8 +84,11 @@ impl Ids {
                 let (job, source, columns) = (job.cloned(), source.clone(), columns.to_vec());
                 let shape = Shape { id, job, source, period, window: sampling.window, columns };
                 let group = Group::new(Arc::new(shape), numbers.to_vec()).sampled_at(sampling.period);
-                let has_histogram =
-                    |name: &str| is_of_job && self.histograms.iter().any(|of| of.matches(name));
+                let has_histogram = |name: &str| {
+                    let is_requested = sampling.has_histogram && requested.get() < REQUESTED_HISTOGRAMS;
+                    requested.set(requested.get() + usize::from(is_requested));
+                    is_requested || self.histograms.iter().any(|of| of.matches(name))
+                };
                 groups.push(group.with_histograms(has_histogram));
             }
         }

@@ -29,7 +29,7 @@ export function metricTable(isRunning, change) {
                 if (next === null) return;
                 entry.wanted = next;
                 entry.show(entry.row);
-                change(first.metric, withWindow(next, entry.row.windowUs));
+                change(first.metric, withWindow(next, entry.row.windowUs, entry.row.isHistogram));
             });
             entry[label] = key;
             return key;
@@ -44,7 +44,7 @@ export function metricTable(isRunning, change) {
             entry.row = row;
             entry.us = row.us;
             const shown = row.periods.join(", ");
-            period.textContent = periodCell(shown, entry.wanted === null ? null : withWindow(entry.wanted, row.windowUs));
+            period.textContent = periodCell(shown, entry.wanted === null ? null : withWindow(entry.wanted, row.windowUs, row.isHistogram));
             rate.textContent = plainNumber(row.rate);
             cause.replaceChildren(row.causes.join(", "), ...row.reasons.map((reason) => element("p", { className: "remark" }, reason)));
             ends.textContent = row.until_us ? duration(Math.max(Math.round(row.until_us / 1e6 - Date.now() / 1000), 0)) : "–";
@@ -53,7 +53,7 @@ export function metricTable(isRunning, change) {
                 if (!key) continue;
                 const next = step(from);
                 key.disabled = next === null;
-                const label = next === null ? `${row.metric}: no other period` : `Sample ${row.metric} ${verb} often: every ${withWindow(next, row.windowUs)}`;
+                const label = next === null ? `${row.metric}: no other period` : `Sample ${row.metric} ${verb} often: every ${withWindow(next, row.windowUs, row.isHistogram)}`;
                 key.setAttribute("aria-label", label);
                 key.title = label;
             }

@@ -1,6 +1,6 @@
 // The sampling of a job as rows of a table: one for each metric and level, over all nodes.
 
-import { periodUs, rowUs } from "./periods.js";
+import { hasHistogram, periodUs, rowUs } from "./periods.js";
 
 /** Returns the rows of an answer about the sampling of a job, with the cost that follows from the numbers of series. */
 export function rowsOf(answer, metrics) {
@@ -11,6 +11,7 @@ export function rowsOf(answer, metrics) {
         const rowsUs = Math.min(...row.periods.map((period) => rowUs(period) ?? Infinity));
         const windowUs = rowsUs > us ? rowsUs : null;
         const series = counts.get(`${row.metric} ${level}`) ?? 1;
-        return { ...row, level, us, windowUs, rate: Number.isFinite(rowsUs) && rowsUs > 0 ? (series * 1e6) / rowsUs : 0 };
+        const isHistogram = row.periods.some(hasHistogram);
+        return { ...row, level, us, windowUs, isHistogram, rate: Number.isFinite(rowsUs) && rowsUs > 0 ? (series * 1e6) / rowsUs : 0 };
     });
 }

@@ -243,8 +243,13 @@ pub enum Query {
     KeptIntervals { job_key: i64 },
     /// Triggers of a job that fired.
     Firings { job_key: i64 },
-    /// Histograms of a job's series over all of its windows, sorted by series and bucket.
-    Histograms { job_key: i64 },
+    /// Histograms of the series of a job, or of a node itself, over the windows whose times are within the
+    /// span, sorted by series and bucket. Without a span those over all windows; none of the nodes of a job.
+    Histograms {
+        of: SeriesOwner,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        span_ns: Option<Range<i64>>,
+    },
     /// Samples of call stacks of a job, added up by metric, node, process and stack, or those of each
     /// interval.
     Stacks {

@@ -368,7 +368,8 @@ impl PlanChangeRow {
 /// None without a valid period.
 fn sampling(period_us: Option<i64>, window_us: Option<i64>) -> Option<Sampling> {
     let period = |micros: i64| Period::from_micros(u64::try_from(micros).ok()?).ok();
-    Some(Sampling { period: period(period_us?)?, window: window_us.and_then(period) })
+    let window = window_us.and_then(period);
+    Some(Sampling { period: period(period_us?)?, window, has_histogram: false })
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -12,7 +12,7 @@ DECLARE
     roles CONSTANT text[] := ARRAY['polymeter_writer', 'polymeter_reader', 'polymeter_user'];
     user_views CONSTANT text[] := ARRAY['jobs', 'nodetime_by_job', 'metrics', 'metrics_by_job', 'metrics_by_device',
         'metrics_summary', 'metrics_by_job_summary', 'metrics_by_device_summary', 'metric_units', 'promoted_metrics',
-        'promoted_metrics_job', 'usage_by_job', 'energy_by_job', 'stacks'];
+        'promoted_metrics_job', 'usage_by_job', 'energy_by_job', 'stacks', 'histograms_by_job'];
     -- The last two are there if Citus distributes the samples.
     user_functions CONSTANT text[] := ARRAY['polymeter_own_jobs', 'polymeter_own_job_nodes', 'polymeter_own_energy',
         'polymeter_own_samples', 'polymeter_own_minutes'];

@@ -152,6 +152,36 @@ CROSS JOIN LATERAL (
     SELECT NULL, NULL WHERE false AND bounds.unhashable IS NULL
 ) AS sample;
 
+-- The buckets of the histograms of these series' windows.
+CREATE VIEW histograms_by_job WITH (security_barrier) AS
+SELECT run.job_id, bucket.time - coalesce(run.clock_offset, '0') AS timestamp, series.node AS device_id, series.metric AS metric_id,
+       bucket.least, bucket.count, series.labels, run.job_started AS start_time, run.job_ended AS stop_time
+FROM polymeter_visible_job_node AS run
+CROSS JOIN LATERAL (
+    SELECT run.started - interval '1 hour' AS job_lower,
+           coalesce(run.ended, now()) + interval '1 hour' AS job_upper,
+           coalesce(run.ended, now() + interval '1 hour') AS node_upper,
+           NULL::json AS unhashable
+    OFFSET 0
+) AS bounds
+CROSS JOIN LATERAL (
+    SELECT series_id, node, metric, labels, series.job_key, bounds.job_lower AS lower, bounds.job_upper AS upper
+    FROM series WHERE series.job_key = run.job_key AND series.node = run.node
+    UNION ALL
+    SELECT series_id, node, metric, labels, NULL, run.started, bounds.node_upper
+    FROM series WHERE series.job_key IS NULL AND series.node = run.node
+) AS series
+CROSS JOIN LATERAL (
+    SELECT time, least, count FROM window_histogram AS own
+    WHERE own.job_key = series.job_key AND own.series_id = series.series_id AND own.time >= series.lower AND own.time <= series.upper
+    UNION ALL
+    SELECT time, least, count FROM window_histogram AS part
+    WHERE part.job_key IS NULL AND series.job_key IS NULL AND part.series_id = series.series_id
+        AND part.time >= series.lower AND part.time <= series.upper
+    UNION ALL
+    SELECT NULL, NULL, NULL WHERE false AND bounds.unhashable IS NULL
+) AS bucket;
+
 -- The times of the user's own jobs on their nodes, and, without a job, the times of nodes: each once even if
 -- several jobs shared a node. Minutes of nodes are whole. OFFSET 0 keeps the planner from computing the times
 -- for each series.

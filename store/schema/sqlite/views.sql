@@ -65,6 +65,25 @@ JOIN series ON series.node = job_node.node AND series.job_key IS NULL
 JOIN samples ON samples.series_id = series.series_id
     AND samples.time >= job_node.started AND samples.time <= coalesce(job_node.ended, 9223372036854775807);
 
+-- The buckets of the histograms of these series' windows.
+CREATE VIEW histograms_by_job AS
+SELECT job.job_id, bucket.time - coalesce(session.clock_offset_us * 1000, 0) AS timestamp, series.node AS device_id, series.metric AS metric_id,
+       bucket.least, bucket.count, series.labels, job.started AS start_time, job.ended AS stop_time
+FROM job
+JOIN job_node ON job_node.job_key = job.job_key
+LEFT JOIN session ON session.session_id = job_node.session_id
+JOIN series ON series.job_key = job.job_key AND series.node = job_node.node
+JOIN window_histogram AS bucket ON bucket.job_key = job.job_key AND bucket.series_id = series.series_id
+UNION ALL
+SELECT job.job_id, bucket.time - coalesce(session.clock_offset_us * 1000, 0), series.node, series.metric, bucket.least, bucket.count,
+       series.labels, job.started, job.ended
+FROM job
+JOIN job_node ON job_node.job_key = job.job_key
+LEFT JOIN session ON session.session_id = job_node.session_id
+JOIN series ON series.node = job_node.node AND series.job_key IS NULL
+JOIN window_histogram AS bucket ON bucket.job_key IS NULL AND bucket.series_id = series.series_id
+    AND bucket.time >= job_node.started AND bucket.time <= coalesce(job_node.ended, 9223372036854775807);
+
 -- Kwollect's devices may have a second name; those of Polymeter are nodes and have one.
 CREATE VIEW metrics_by_device AS
 SELECT timestamp, device_id, metric_id, value, labels FROM metrics;

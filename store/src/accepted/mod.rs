@@ -33,7 +33,7 @@ pub struct Accepted {
     /// How far the clock of the node is ahead of the collector's; 0 if it is not by much.
     pub clock_offset_us: i64,
     pub samples: Vec<SampleBlock>,
-    /// Histograms of windows of jobs.
+    /// Histograms of windows of jobs and nodes.
     pub histograms: Vec<HistogramRecord>,
     pub stacks: Vec<StackBlock>,
     /// Samples that rings kept.

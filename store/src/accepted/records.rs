@@ -113,7 +113,7 @@ impl WindowColumns {
     }
 }
 
-/// Histogram of the samples of a window of a job's series, of a counter of its rates.
+/// Histogram of the samples of a window of a series, of a counter of its rates.
 #[derive(Debug, Clone)]
 pub struct HistogramRecord {
     pub series: Arc<SeriesRecord>,

@@ -1,14 +1,16 @@
 //! Ledger, losses, refused requests, marks, and what triggers kept.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use polymeter_proto::ledger::Tally;
 use polymeter_proto::read::{
-    FiringRow, HistogramRow, KeptIntervalRow, LedgerRow, LossRow, MarkRow, RefusedRow,
+    FiringRow, HistogramRow, KeptIntervalRow, LedgerRow, LossRow, MarkRow, RefusedRow, SeriesOwner,
 };
 
 use super::recorded_statements::{Reader, Selection};
 use crate::accepted::REFUSED;
+use crate::bounds::stored_us;
 use crate::row::{Field, FromRow, Row, TimeNs, from_row};
 use crate::value::Value;
 use crate::{DatabaseError, StoreError};
@@ -91,10 +93,28 @@ pub(super) fn firings_of(job_key: i64) -> Selection<'static, FiringRow> {
     Selection::new(select.to_owned(), vec![job_key.into()])
 }
 
-pub(super) fn histograms_of(job_key: i64) -> Selection<'static, HistogramRow> {
-    let select = "SELECT series_id, least, CAST(sum(count) AS bigint) FROM window_histogram
-         WHERE job_key = $1 GROUP BY series_id, least ORDER BY series_id, least";
-    Selection::new(select.to_owned(), vec![job_key.into()])
+/// Selects the buckets of a job's series or a node's own; none of the nodes of a job.
+pub(super) fn histograms_of<'a>(
+    of: &'a SeriesOwner,
+    span_ns: Option<&Range<i64>>,
+) -> Selection<'a, HistogramRow> {
+    let (condition, owner): (_, Value<'a>) = match of {
+        SeriesOwner::Job(job_key) => ("job_key = $1", (*job_key).into()),
+        SeriesOwner::Node(node) => {
+            let of_node = "job_key IS NULL
+                 AND series_id IN (SELECT series_id FROM series WHERE node = $1 AND job_key IS NULL)";
+            (of_node, node.as_str().into())
+        }
+        SeriesOwner::NodesOf(job_key) => ("job_key = $1 AND job_key IS NULL", (*job_key).into()),
+    };
+    let time = |time_ns: i64| Value::Time(stored_us(time_ns.div_euclid(1000)));
+    let span = span_ns.map(|span_ns| [time(span_ns.start), time(span_ns.end)]);
+    let within = if span.is_some() { " AND time >= $2 AND time < $3" } else { "" };
+    let select = format!(
+        "SELECT series_id, least, CAST(sum(count) AS bigint) FROM window_histogram
+         WHERE {condition}{within} GROUP BY series_id, least ORDER BY series_id, least"
+    );
+    Selection::new(select, std::iter::once(owner).chain(span.into_iter().flatten()).collect())
 }
 
 /// Selects the losses of a job, and of unknown sources on its nodes while it ran.

@@ -61,8 +61,8 @@ impl Read for Reader {
             Query::Firings { job_key } => {
                 return self.corrected_blocks(*job_key, &history::firings_of(*job_key), each);
             }
-            Query::Histograms { job_key } => {
-                return self.blocks(&history::histograms_of(*job_key), each);
+            Query::Histograms { of, span_ns } => {
+                return self.blocks(&history::histograms_of(of, span_ns.as_ref()), each);
             }
             Query::Losses { job_key } => {
                 return self.corrected_blocks(*job_key, &history::losses_of(*job_key), each);

@@ -230,9 +230,14 @@ impl dyn Read + '_ {
         self.collect(&Query::KeptIntervals { job_key })
     }
 
-    /// Returns the histograms of a job's series over all of its windows, sorted by series and bucket.
-    pub fn histograms(&mut self, job_key: i64) -> Result<Vec<HistogramRow>, StoreError> {
-        self.collect(&Query::Histograms { job_key })
+    /// Returns the histograms of the series of a job, or of a node itself, over the windows whose times are
+    /// within `span_ns`, else over all of them, sorted by series and bucket.
+    pub fn histograms(
+        &mut self,
+        of: SeriesScope<'_>,
+        span_ns: Option<Range<i64>>,
+    ) -> Result<Vec<HistogramRow>, StoreError> {
+        self.collect(&Query::Histograms { of: of.into(), span_ns })
     }
 
     /// Returns the triggers of a job that fired, in the order of their times.

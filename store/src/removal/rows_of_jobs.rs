@@ -1,4 +1,4 @@
-//! Removal of what stands beside the samples of jobs: histograms of windows, kept intervals, triggers that
+//! Removal of what stands beside the samples of jobs and nodes: histograms of windows, kept intervals, triggers that
 //! fired. They are kept as long as samples.
 
 use super::old_rows::{ALL, IS_NOT_KEPT, OldRows};
@@ -6,13 +6,16 @@ use crate::backend::Connection;
 use crate::error::DatabaseError;
 use crate::stop::Stop;
 
+const IS_OF_NODE_OR_NOT_KEPT: &str =
+    "(job_key IS NULL OR job_key NOT IN (SELECT job_key FROM kept_job WHERE until IS NULL OR until > {now}))";
+
 const TABLES: [OldRows; 3] = [
     OldRows {
         table: "window_histogram",
         key: "time",
         of: "time < {before}",
         step_rows: 10_000,
-        delete: &[("window_histogram", &["{step}", "time < {before}", IS_NOT_KEPT])],
+        delete: &[("window_histogram", &["{step}", "time < {before}", IS_OF_NODE_OR_NOT_KEPT])],
         ..ALL
     },
     OldRows {

@@ -20,7 +20,10 @@ const BUCKET: [Column; 5] = [
 pub(super) fn insert(connection: &mut dyn Connection, frames: &[&Accepted]) -> Result<(), DatabaseError> {
     let mut rows = Vec::new();
     for histogram in frames.iter().flat_map(|frame| &frame.histograms) {
-        let Some(job_key) = key_of(histogram.series.job.as_ref()) else { continue };
+        let job_key = key_of(histogram.series.job.as_ref());
+        if job_key.is_none() && histogram.series.job.is_some() {
+            continue;
+        }
         let Some(series_id) = histogram.series.id.get() else { continue };
         rows.extend(histogram.counts.iter().map(|(bucket, count)| {
             let least = to_f64(least_of(*bucket));

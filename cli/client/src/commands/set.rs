@@ -21,7 +21,8 @@ use crate::output::{terminal, units};
 #[derive(Debug, clap::Args)]
 pub struct SetArguments {
     /// Metrics and their periods: 'cpu.*=10ms' perf.page_faults=1ms. 'cpu.*=1ms/1s' takes a sample every
-    /// millisecond, and sends last value, count, extremes and sum every second.
+    /// millisecond, and sends last value, count, extremes and sum every second, 'cpu.*=1ms/1s/histogram' with
+    /// a histogram of the samples.
     #[arg(required = true, value_name = "SELECTOR=PERIOD", add = ArgValueCompleter::new(metrics::metric_with_period))]
     periods: Vec<String>,
 

@@ -3,7 +3,7 @@
 use polymeter_analysis::plan_fold::{FoldedChange, FoldedChanges};
 use polymeter_samples_file::WrittenSeries;
 use polymeter_store::StoreError;
-use polymeter_store::reader::{HistogramRow, JobRow, Read};
+use polymeter_store::reader::{HistogramRow, JobRow, Read, SeriesScope};
 
 use crate::failure::Failure;
 use crate::output::printable::csv_field;
@@ -56,7 +56,7 @@ fn series(written: &[WrittenSeries]) -> Rows {
 /// Histograms of series over all windows of the job.
 fn histograms(reader: &mut dyn Read, key: i64, written: &[WrittenSeries]) -> Result<Rows, StoreError> {
     let mut rows = vec![head(["node", "metric", "labels", "least", "count"])];
-    for HistogramRow { series_id, least, count } in reader.histograms(key)? {
+    for HistogramRow { series_id, least, count } in reader.histograms(SeriesScope::Job(key), None)? {
         let Some(series) = written.iter().find(|of| of.row.series_id == series_id) else { continue };
         let row = &series.row;
         let series = [row.node.clone(), row.metric.clone(), row.labels.to_string()];

@@ -1,6 +1,7 @@
 //! `polymeter export`: writes the samples of a job into one file.
 
 mod derived;
+mod histograms;
 mod output;
 mod stacks;
 
@@ -85,7 +86,14 @@ pub(crate) struct ExportArguments {
     #[arg(long, conflicts_with_all = ["with_nodes", "derived", "stacks"])]
     kept: bool,
 
-    /// Print JSON: the file, its format, the number of samples; of call stacks, that of rows.
+    /// Export the histograms of windows instead, over the whole job: a row for each series and bucket, whose
+    /// value is the number of samples, and whose label `least` is the smallest value of the bucket, of a
+    /// counter a rate per second.
+    #[arg(long, conflicts_with_all = ["with_nodes", "derived", "stacks", "kept"])]
+    histograms: bool,
+
+    /// Print JSON: the file, its format, the number of samples; of call stacks and
+    /// histograms, that of rows.
     #[arg(long)]
     json: bool,
 }
@@ -129,8 +137,13 @@ pub(crate) fn execute(arguments: &ExportArguments) -> Result<(), Failure> {
     let chosen = choose(&mut source, Some(&arguments.job))?;
     let (job, reader) = (&chosen.job, source.reader.as_mut());
     let derived = if arguments.derived { derived_series(arguments, reader, &chosen)? } else { Vec::new() };
+    let mut buckets = Vec::new();
     let stored = if arguments.stacks {
         stacks::check(arguments.stacks_wanted(), reader, &chosen)?
+    } else if arguments.histograms {
+        let is_wanted = |row: &SeriesRow| arguments.selects(row, chosen.step.as_deref());
+        buckets = histograms::buckets(reader, job, is_wanted)?;
+        buckets.len() as u64
     } else {
         check_chosen(arguments, reader, &chosen, &derived)?;
         let ledger = reader.ledger(job.job_key).map_err(cannot_read)?;
@@ -145,6 +158,8 @@ pub(crate) fn execute(arguments: &ExportArguments) -> Result<(), Failure> {
         write_file(writer, |encoder| {
             if arguments.stacks {
                 stacks::fill(arguments.stacks_wanted(), reader, job, encoder, &progress)
+            } else if arguments.histograms {
+                histograms::fill(&buckets, job, encoder)
             } else {
                 fill(arguments, reader, &chosen, encoder, &progress)?;
                 derived::fill(&derived, job, encoder)
@@ -288,16 +303,17 @@ fn fill(
     Ok(())
 }
 
-/// Properties of the file. One of call stacks has another name for the job, so that they are not imported as
-/// series.
+/// Properties of the file. One of call stacks or histograms has another name for the job, so that they are not
+/// imported as series.
 fn properties(
     arguments: &ExportArguments,
     reader: &mut dyn Read,
     job: &JobRow,
 ) -> Result<Vec<(String, String)>, StoreError> {
     let described = job_properties(job, &processors(reader, job)?).to_string();
-    if arguments.stacks {
-        return Ok(vec![("polymeter.stacks.job".to_owned(), described)]);
+    if arguments.stacks || arguments.histograms {
+        let name = if arguments.stacks { "polymeter.stacks.job" } else { "polymeter.histograms.job" };
+        return Ok(vec![(name.to_owned(), described)]);
     }
     let roles = json!(roles(arguments, reader, job)?).to_string();
     Ok(vec![("polymeter.job".to_owned(), described), (DEVICES.to_owned(), roles)])

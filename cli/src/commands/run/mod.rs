@@ -75,7 +75,8 @@ const COMMIT_INTERVAL: Duration = Duration::from_millis(5);
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct RunArguments {
-    /// The period of the standard metrics: 100us, 10ms, 1s, 5min; 1ms/1s for windows of 1 s.
+    /// The period of the standard metrics: 100us, 10ms, 1s, 5min; 1ms/1s for windows of 1 s,
+    /// 1ms/1s/histogram for windows with histograms.
     #[arg(long, value_name = "PERIOD", default_value = "100ms", add = ArgValueCompleter::new(periods::period))]
     every: Sampling,
 

@@ -30,7 +30,7 @@ pub(super) fn leased_metrics(field: &str, plan: &PlanFields) -> Result<Vec<(Sele
 /// Parses metrics that go to the ring of a job.
 pub(super) fn ring_metrics(field: &str, plan: &PlanFields) -> Result<Vec<(Selector, Sampling)>, Refusal> {
     let metrics = leased_metrics(field, plan)?;
-    for (selector, Sampling { period, window }) in &metrics {
+    for (selector, Sampling { period, window, .. }) in &metrics {
         if window.is_some() {
             let message = format!("the ring holds each sample, without windows; write {selector}={period}");
             return Err(invalid(field, &message));

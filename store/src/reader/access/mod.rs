@@ -176,7 +176,8 @@ impl<R: Read> GuardedReader<R> {
             | Query::Agents { .. }
             | Query::Series { of: SeriesOwner::Node(_) | SeriesOwner::NodesOf(_) }
             | Query::Samples { of: SeriesOwner::Node(_), .. }
-            | Query::Buckets { of: SeriesOwner::Node(_), .. } => Ok(()),
+            | Query::Buckets { of: SeriesOwner::Node(_), .. }
+            | Query::Histograms { of: SeriesOwner::Node(_) | SeriesOwner::NodesOf(_), .. } => Ok(()),
             Query::Series { of: SeriesOwner::Job(job_key) }
             | Query::Samples { of: SeriesOwner::Job(job_key), .. }
             | Query::Buckets { of: SeriesOwner::Job(job_key), .. }
@@ -193,7 +194,7 @@ impl<R: Read> GuardedReader<R> {
             | Query::Marks { job_key }
             | Query::KeptIntervals { job_key }
             | Query::Firings { job_key }
-            | Query::Histograms { job_key }
+            | Query::Histograms { of: SeriesOwner::Job(job_key), .. }
             | Query::Losses { job_key }
             | Query::FinestRollup { job_key, .. } => {
                 if self.sees(of, *job_key)? {

@@ -170,7 +170,7 @@ fn queries(job_key: i64) -> Vec<Query> {
         Query::StackIntervals { job_key, node: None, span_ns: 0..9 },
         Query::StackNodes { job_key },
         Query::Firings { job_key },
-        Query::Histograms { job_key },
+        Query::Histograms { of: SeriesOwner::Job(job_key), span_ns: None },
     ];
     let names: Vec<&str> = queries.iter().map(Query::name).collect();
     assert!(Query::NAMES.iter().all(|name| names.contains(name)), "a query of each kind");

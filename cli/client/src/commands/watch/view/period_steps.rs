@@ -40,7 +40,7 @@ pub(super) fn longer(sampling: Sampling) -> Option<Sampling> {
 fn at(period_us: u64, sampling: Sampling) -> Option<Sampling> {
     let period = Period::from_micros(period_us).ok()?;
     let windowed = sampling.window.and_then(|window| Sampling::windowed(period, window).ok());
-    Some(windowed.unwrap_or(Sampling::raw(period)))
+    Some(windowed.unwrap_or(Sampling::raw(period)).with_histogram(sampling.has_histogram))
 }
 
 #[cfg(test)]
@@ -62,6 +62,7 @@ mod tests {
         assert_eq!((shorter(odd), longer(odd)), ("50ms".parse().ok(), "100ms".parse().ok()));
         let windowed = "100ms/1s".parse().unwrap();
         assert_eq!((shorter(windowed), longer(windowed)), ("50ms/1s".parse().ok(), "200ms/1s".parse().ok()));
+        assert_eq!(shorter("10ms/1s/histogram".parse().unwrap()), "5ms/1s/histogram".parse().ok());
         assert_eq!(longer("500ms/1s".parse().unwrap()), "1s".parse().ok());
     }
 }
