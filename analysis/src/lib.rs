@@ -13,6 +13,8 @@ pub mod compare;
 mod cumulative;
 pub mod curve;
 pub mod derived;
+pub mod device_text;
+mod devices;
 pub mod distributions;
 pub mod downsample;
 mod energy;

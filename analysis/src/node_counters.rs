@@ -1,5 +1,5 @@
-//! Reading the series of a job's nodes, which belong to no job: energy, and the network and file systems of
-//! nodes that the job had alone.
+//! Reading the series of a job's nodes, which belong to no job: energy, the network and file systems of nodes
+//! that the job had alone, and what devices outside the nodes measured of them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -14,6 +14,7 @@ use polymeter_store::reader::{
 
 use crate::cumulative::Cumulative;
 use crate::derived;
+use crate::devices;
 use crate::energy::{self, NodeCounters};
 use crate::model::{Report, SeriesReport};
 use crate::series::{Periods, Summary};
@@ -26,8 +27,8 @@ const MARGIN_NS: i64 = 60 * 1_000_000_000;
 /// More values are read from a coarser rollup. Samples are taken to be a second apart.
 const VALUES_MAX: f64 = 1_000_000.0;
 
-/// Adds the energy of the job to its report, and the traffic with networks and file systems of nodes that it
-/// had alone.
+/// Adds the energy of the job to its report, the traffic with networks and file systems of nodes that it had
+/// alone, and the measurements of devices.
 pub(crate) fn add_to(reader: &mut dyn Read, job: &JobRow, report: &mut Report) -> Result<(), StoreError> {
     let of_energy = energy::metrics();
     let of_traffic: Vec<&str> = traffic::metrics().into_iter().chain(derived::metrics_of_nodes()).collect();
@@ -37,13 +38,17 @@ pub(crate) fn add_to(reader: &mut dyn Read, job: &JobRow, report: &mut Report) -
         || report.series.iter().any(energy::is_of_gpus);
     // CPU time of nodes is only needed to divide their energy.
     rows.retain(|row| has_energy || !of_energy.contains(&row.metric.as_str()));
-    if rows.is_empty() && !has_energy {
+    let mut of_devices = reader.device_series(job.job_key)?;
+    of_devices.retain(|row| devices::quantity(row).is_some());
+    if rows.is_empty() && of_devices.is_empty() && !has_energy {
         return Ok(());
     }
     let nodes = reader.job_nodes(job.job_key)?;
     let alone: BTreeSet<&str> =
         nodes.iter().filter(|row| !row.is_shared).map(|row| row.node.as_str()).collect();
     rows.retain(|row| of_energy.contains(&row.metric.as_str()) || alone.contains(row.node.as_str()));
+    let has_few_nodes = nodes.len() <= derived::NODES_MAX;
+    add_devices(reader, job, report, (&nodes, &of_devices, has_few_nodes))?;
     let values = values(reader, job, &rows)?;
     // Devices whose bytes are those of others do not count.
     rows.retain(|row| values.contains_key(&row.series_id));
@@ -54,9 +59,31 @@ pub(crate) fn add_to(reader: &mut dyn Read, job: &JobRow, report: &mut Report) -
         add_energy(report, &nodes, &counters);
     }
     traffic::add_to(report, &nodes, &counters);
-    if nodes.len() <= derived::NODES_MAX {
+    if has_few_nodes {
         rows.retain(|row| of_traffic.contains(&row.metric.as_str()));
         add_series(report, &nodes, &rows, values);
+    }
+    Ok(())
+}
+
+/// Adds the measurements of devices, and their series on nodes that the job had alone.
+fn add_devices(
+    reader: &mut dyn Read,
+    job: &JobRow,
+    report: &mut Report,
+    (nodes, rows, has_series): (&[JobNodeRow], &[SeriesRow], bool),
+) -> Result<(), StoreError> {
+    if rows.is_empty() {
+        return Ok(());
+    }
+    let values = values(reader, job, rows)?;
+    let counters =
+        rows.iter().filter_map(|row| Some((row.series_id, counter(row, values.get(&row.series_id)?))));
+    devices::add_to(report, nodes, rows, &counters.collect());
+    if has_series {
+        let is_alone = |row: &&SeriesRow| nodes.iter().any(|node| node.node == row.node && !node.is_shared);
+        let alone: Vec<SeriesRow> = rows.iter().filter(is_alone).cloned().collect();
+        add_series(report, nodes, &alone, values);
     }
     Ok(())
 }
@@ -141,23 +168,25 @@ fn add_series(
 fn counters(rows: &[SeriesRow], values: &BTreeMap<i64, Values>) -> BTreeMap<String, NodeCounters> {
     let mut counters: BTreeMap<String, NodeCounters> = BTreeMap::new();
     for row in rows {
-        let counter = match (values.get(&row.series_id), row.kind == "gauge") {
-            (None, _) => continue,
-            (Some(Values::Samples(samples)), true) => {
-                Cumulative::of_rate(samples.iter().map(|sample| (sample.time_ns, sample.mean())))
-            }
-            (Some(Values::Samples(samples)), false) => {
-                let values: Vec<_> = samples.iter().map(|sample| (sample.time_ns, sample.value)).collect();
-                Cumulative::of_samples(&values)
-            }
-            (Some(Values::Buckets(buckets, length_ns)), true) => {
-                Cumulative::of_rate_buckets(buckets, *length_ns)
-            }
-            (Some(Values::Buckets(buckets, length_ns)), false) => Cumulative::of_buckets(buckets, *length_ns),
-        };
+        let Some(values) = values.get(&row.series_id) else { continue };
+        let counter = counter(row, values);
         counters.entry(row.node.clone()).or_default().entry(row.metric.clone()).or_default().push(counter);
     }
     counters
+}
+
+fn counter(row: &SeriesRow, values: &Values) -> Cumulative {
+    match (values, row.kind == "gauge") {
+        (Values::Samples(samples), true) => {
+            Cumulative::of_rate(samples.iter().map(|sample| (sample.time_ns, sample.mean())))
+        }
+        (Values::Samples(samples), false) => {
+            let values: Vec<_> = samples.iter().map(|sample| (sample.time_ns, sample.value)).collect();
+            Cumulative::of_samples(&values)
+        }
+        (Values::Buckets(buckets, length_ns), true) => Cumulative::of_rate_buckets(buckets, *length_ns),
+        (Values::Buckets(buckets, length_ns), false) => Cumulative::of_buckets(buckets, *length_ns),
+    }
 }
 
 fn add_energy(report: &mut Report, nodes: &[JobNodeRow], counters: &BTreeMap<String, NodeCounters>) {

@@ -1,6 +1,7 @@
 //! Contents of a report, and its JSON form.
 
 mod derived;
+mod devices;
 mod distribution;
 mod energy;
 mod events;
@@ -23,6 +24,7 @@ use polymeter_store::reader::LedgerRow;
 use serde::Serialize;
 
 pub use derived::DerivedReport;
+pub use devices::{DeviceMeasurement, DeviceQuantity};
 pub use distribution::DistributionReport;
 pub use energy::{Energy, EnergyPart, NodeEnergy};
 pub use events::{FiringReport, LossReport, MarkedInstant, Phase, PlanChange, RefusedRequest};
@@ -72,6 +74,8 @@ pub struct Report {
     /// Traffic with networks and file systems, on the nodes that the job had alone; none where no counter of
     /// it was sampled.
     pub traffic: Vec<Traffic>,
+    /// Power, energy and traffic of each node by devices outside the nodes.
+    pub devices: Vec<DeviceMeasurement>,
     pub findings: Vec<Finding>,
     /// Shortest time of a job from which on a rule would have a finding for which this job is too short; none
     /// if there is no such rule.

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use axum::response::Response;
 use polymeter_analysis::advice::Advice;
 use polymeter_analysis::advice::facts::Facts;
+use polymeter_analysis::device_text::device_text;
 use polymeter_analysis::gather::gather;
 use polymeter_analysis::meters::meters;
 use polymeter_analysis::model::Report;
@@ -31,8 +32,18 @@ pub(super) static REPORT: Endpoint = Endpoint {
 };
 
 /// Members of a report that are lists without a bound, and those that other resources have.
-const LONG: [&str; 9] =
-    ["by_node", "steps", "tasks", "series", "sources", "losses", "marks", "plan_changes", "refused_requests"];
+const LONG: [&str; 10] = [
+    "by_node",
+    "devices",
+    "steps",
+    "tasks",
+    "series",
+    "sources",
+    "losses",
+    "marks",
+    "plan_changes",
+    "refused_requests",
+];
 
 const MEMBERS: Parameter = Parameter::query(
     "members",
@@ -119,6 +130,7 @@ fn recent_summary(
 fn summary_of(mut report: Report) -> serde_json::Result<Value> {
     let meters = serde_json::to_value(meters(&report, &Facts::of(&report)))?;
     let (no_findings, extents) = (report.no_findings(), extents(&report));
+    let measured_by_devices = device_text(&report);
     clear_long(&mut report);
     let mut value = serde_json::to_value(report)?;
     if let Value::Object(members) = &mut value {
@@ -127,6 +139,7 @@ fn summary_of(mut report: Report) -> serde_json::Result<Value> {
         }
         members.insert("meters".to_owned(), meters);
         members.insert("extents".to_owned(), extents);
+        members.insert("measured_by_devices".to_owned(), measured_by_devices.into());
         members.insert("no_findings".to_owned(), no_findings.into());
     }
     Ok(value)
@@ -155,6 +168,7 @@ fn extents(report: &Report) -> Value {
 /// Empties the long lists of a report: their JSON form would take longer than the rest of the summary.
 fn clear_long(report: &mut Report) {
     report.by_node.clear();
+    report.devices.clear();
     report.steps.clear();
     report.tasks.clear();
     report.series.clear();

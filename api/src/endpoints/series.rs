@@ -42,7 +42,16 @@ pub(super) fn series_of_nodes(
     let known = catalogue::all().map(|metric| metric.name).filter(|name| is_selected(name, selectors));
     let exact = selectors.into_iter().flatten().filter(|selector| selector.is_exact()).map(Selector::as_str);
     let metrics: BTreeSet<&str> = known.chain(exact).collect();
-    reader.node_series(key, &metrics.into_iter().collect::<Vec<_>>())
+    let mut rows = reader.node_series(key, &metrics.into_iter().collect::<Vec<_>>())?;
+    let found: BTreeSet<i64> = rows.iter().map(|row| row.series_id).collect();
+    let of_devices = reader.device_series(key)?.into_iter();
+    rows.extend(
+        of_devices.filter(|row| is_selected(&row.metric, selectors) && !found.contains(&row.series_id)),
+    );
+    rows.sort_by(|one, other| {
+        (&one.node, &one.metric, one.series_id).cmp(&(&other.node, &other.metric, other.series_id))
+    });
+    Ok(rows)
 }
 
 /// Returns the owner of the series, and the job if there is one.

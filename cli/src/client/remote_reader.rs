@@ -179,6 +179,7 @@ impl Read for RemoteReader {
             | Query::StackIntervals { .. }
             | Query::StackNodes { .. }
             | Query::NodeSeries { .. }
+            | Query::DeviceSeries { .. }
             | Query::JobSeries { .. }
             | Query::JobMetrics { .. }
             | Query::JobNodes { .. }

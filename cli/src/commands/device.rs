@@ -68,6 +68,7 @@ fn device(arguments: &TryArguments) -> Result<DeviceSettings, Failure> {
         url: url.clone(),
         credentials: arguments.credentials.clone(),
         timeout: arguments.timeout,
+        node: None,
         nodes: BTreeMap::new(),
         metrics: Vec::new(),
     })

@@ -57,6 +57,7 @@ mod rollup_tables;
 mod rollups;
 mod sample_table;
 mod schema;
+mod served_devices;
 mod several_collectors;
 mod sinks;
 mod slow_statements;
@@ -123,6 +124,7 @@ fn main() -> std::process::ExitCode {
         schema::TESTS,
         several_collectors::TESTS,
         sinks::TESTS,
+        served_devices::TESTS,
         slow_statements::TESTS,
         sql_administration::TESTS,
         sql_energy::TESTS,

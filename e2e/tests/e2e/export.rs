@@ -84,7 +84,7 @@ impl Stored {
     /// Adds counters of the job with values every 50 ms from its start.
     fn add_counters<const N: usize>(&self, counters: &[(&str, [f64; N])]) {
         let mut rows = "INSERT INTO series_shape VALUES (1000, 'counters');
-             INSERT INTO series_block SELECT next_id, 1000, job_key, node, job_id
+             INSERT INTO series_block SELECT next_id, 1000, job_key, node, job_id, NULL
              FROM series_counter, job_node JOIN job USING (job_key);"
             .to_owned();
         for (position, (metric, values)) in counters.iter().enumerate() {

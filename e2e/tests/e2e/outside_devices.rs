@@ -8,16 +8,18 @@ use std::net::{TcpListener, UdpSocket};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
+use polymeter_e2e::cgroup::TestCgroups;
 use polymeter_e2e::daemons::{Agent, Daemon, Plan, collector};
 use polymeter_e2e::snmpd::Snmpd;
 use polymeter_e2e::{Need, TestEnvironment, program, require, stored, tests, wait_until};
 use polymeter_store::reader::SeriesScope;
 use rustix::process::Signal;
-use serde_json::json;
+use serde_json::{Value, json};
 
 tests![
     a_real_agent_of_snmp_is_polled_with_a_community_and_as_a_user,
     each_metric_of_each_device_has_a_period_and_a_dead_device_disturbs_none,
+    a_job_has_the_power_of_the_outlet_of_its_node,
 ];
 
 /// An outlet with 98.5 W, and sensors of 221.5 W and 31.5 degrees, as `snmpd` states them.
@@ -235,4 +237,59 @@ fn each_metric_of_each_device_has_a_period_and_a_dead_device_disturbs_none() {
     );
     let (_, log) = agent.daemon.end(Signal::TERM);
     assert!(log.contains("cannot read device dead: it did not answer in time"), "{log}");
+}
+
+/// A job on a node, and an agent of SNMP one of whose outlets serves the node.
+fn a_job_has_the_power_of_the_outlet_of_its_node() {
+    require(&[Need::Snmpd, Need::Root, Need::Cgroup1, Need::Cgroup2]);
+    let (env, node, cgroups) = (TestEnvironment::new(), TestEnvironment::new(), TestCgroups::new());
+    let (_collector, endpoint) = collector(&env, "tcp://127.0.0.1:*");
+    let snmpd = Snmpd::start(&env, "snmpd", &format!("rocommunity public\n{OBJECTS}"));
+    let tables = format!(
+        "[[device]]\nname = \"pdu3\"\nurl = \"snmp://{}\"\n{}",
+        snmpd.address,
+        OF_DEVICE.replace("node17", &node.node)
+    );
+    let plan = Plan { collector: &endpoint, jobs: &[], baseline: &[("agent.cpu.time", "1s")] };
+    let devices = Agent::start_with(&env, &plan, "", &tables);
+    let plan = Plan { collector: &endpoint, jobs: &[cgroups.pattern()], baseline: &[("cpu.*", "100ms")] };
+    let agent = Agent::start(&node, &plan);
+    let count = || {
+        let samples = stored::samples(&mut env.reader(), SeriesScope::Node(&node.node));
+        let of_outlet = samples.iter().filter(|((name, _), _)| name == "device.pdu3.outlet.power");
+        of_outlet.map(|(_, series)| series.points.len()).sum::<usize>()
+    };
+    wait_until("the outlet is polled", || count() > 2);
+    let job = cgroups.job("1");
+    agent.wait_until_tracked("1", &["v2/cpu.stat"]);
+    let before = count();
+    wait_until("there are values during the job", || count() > before + 15);
+    job.remove();
+    stored::wait_for_end(&env, "1");
+    wait_until("there are values behind the job", || count() > before + 20);
+    let run = |arguments: &[&str]| {
+        let output = program("polymeter").args(arguments).args(["--store", &env.store()]).output().unwrap();
+        assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let report: Value = serde_json::from_str(&run(&["report", "1", "--json"])).unwrap();
+    let devices_of = report["devices"].as_array().unwrap();
+    // Those without this node, and temperatures, are not the job's.
+    let [outlet] = devices_of.as_slice() else { panic!("{devices_of:?}") };
+    assert_eq!(
+        (&outlet["node"], &outlet["quantity"], &outlet["name"], &outlet["devices"], &outlet["is_shared"]),
+        (&json!(node.node), &json!("power"), &json!("outlet.power"), &json!(["pdu3"]), &json!(false))
+    );
+    let (watts, joules) = (outlet["watts_mean"].as_f64().unwrap(), outlet["joules"].as_f64().unwrap());
+    let wall_s = report["wall_s"].as_f64().unwrap();
+    assert!((watts - 98.5).abs() < 0.1 && (joules / wall_s - 98.5).abs() < 1.0, "{outlet} in {wall_s} s");
+    let text = run(&["report", "1", "--show", "usage"]);
+    assert!(text.contains("outlet.power") && text.contains("98.5 W on average"), "{text}");
+    let file =
+        run(&["export", "1", "--with-devices", "--metric", "device.*", "--format", "jsonl", "-o", "-"]);
+    let lines: Vec<Value> = file.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert!(lines.len() > 10 && lines.iter().all(|line| line["node"] == json!(node.node)), "{file}");
+    assert!(lines.iter().all(|line| line["value"] == json!(98.5)), "{file}");
+    agent.daemon.terminate();
+    devices.daemon.terminate();
 }

@@ -54,6 +54,7 @@ fn device(mut table: Section<'_>, span: &Span, reporter: &mut Reporter<'_>) -> O
     if timeout > TIMEOUT_MAX {
         reporter.fault(span, format_args!("`device`: expected a timeout of at most {TIMEOUT_MAX}"));
     }
+    let node = table.parse("node", reporter, |text| Identifier::try_from(text));
     let nodes = nodes(&mut table, reporter);
     let tables = table.tables("metric", reporter).unwrap_or_default();
     table.finish(reporter);
@@ -71,7 +72,7 @@ fn device(mut table: Section<'_>, span: &Span, reporter: &mut Reporter<'_>) -> O
     }
     let name = name?;
     let word = DeviceSettings::word_of(name.as_str());
-    let device = DeviceSettings { name, word, url: url?, credentials, timeout, nodes, metrics };
+    let device = DeviceSettings { name, word, url: url?, credentials, timeout, node, nodes, metrics };
     check_metrics(&device, span, reporter);
     Some(device)
 }
@@ -208,23 +209,24 @@ mod tests {
     #[test]
     fn all_faults_are_reported_with_their_lines() {
         let text = format!(
-            "{DEVICE}credentials = 'x'\ntimeout = '2min'\n[[device.metric]]\nname = 'Power'\naddress = 'p'\n\
+            "{DEVICE}node = 'no node'\ncredentials = 'x'\ntimeout = '2min'\n[[device.metric]]\nname = 'Power'\naddress = 'p'\n\
              scale = 'x'\nkind = 'sum'\nlabel = 'device'\nperiod = 'often'\ncolour = 'red'\n\
              [[device]]\nname = 'PDU_3'\nurl = 'ftp://x'\n{DEVICE}[[device.metric]]\nname = 'power'\n"
         );
         let faults = parse(&text).unwrap_err();
         for expected in [
             "devices.toml:1: `device`: expected a timeout of at most 1min",
-            "devices.toml:4: `credentials`: expected an absolute path",
-            "devices.toml:7: `name`: ",
-            "devices.toml:9: `scale`: expected a number other than 0",
-            "devices.toml:10: `kind`: expected \"gauge\" or \"counter\", found `sum`",
-            "devices.toml:11: `label`: ",
-            "devices.toml:12: `period`: ",
-            "devices.toml:13: unknown key `colour`",
-            "devices.toml:14: `device`: expected 1 to 256 tables [[device.metric]]",
-            "devices.toml:16: `url`: unknown scheme `ftp`",
-            "devices.toml:20: `metric`: `address` is missing",
+            "devices.toml:4: `node`: ",
+            "devices.toml:5: `credentials`: expected an absolute path",
+            "devices.toml:8: `name`: ",
+            "devices.toml:10: `scale`: expected a number other than 0",
+            "devices.toml:11: `kind`: expected \"gauge\" or \"counter\", found `sum`",
+            "devices.toml:12: `label`: ",
+            "devices.toml:13: `period`: ",
+            "devices.toml:14: unknown key `colour`",
+            "devices.toml:15: `device`: expected 1 to 256 tables [[device.metric]]",
+            "devices.toml:17: `url`: unknown scheme `ftp`",
+            "devices.toml:21: `metric`: `address` is missing",
         ] {
             assert!(faults.contains(expected), "{expected}\n{faults}");
         }

@@ -84,7 +84,7 @@ export function jobHead(job) {
         const rows = [
             ["User", [element("bdi", {}, ownerText(next))]], ["Account", next.account], ["Queue", next.queue], ["Cluster", next.cluster],
             ["Requested", resourcesText(next) || null], [next.nodes.length === 1 ? "Node" : "Nodes", nodeLinks(next)], ["Time", timeText(next)],
-            ["Elapsed", elapsedParts(next)], ["Agent lost on", next.lost_nodes.join(" ") || null], ["Restarts", next.restarts || null],
+            ["Elapsed", elapsedParts(next)], ["Agent lost on", next.lost_nodes.join(" ") || null], ["Restarts", next.restarts || null], ["Devices", summary?.measured_by_devices ?? null],
         ];
         showFacts(facts, rows.filter(([, value]) => value !== null && value !== undefined));
         document.title = `Job ${idText(next)}${next.name ? `: ${next.name}` : ""} · Polymeter`;

@@ -21,9 +21,9 @@ const STATED_AGE_US: i64 = 300_000_000;
 /// Clocks of exporters may be ahead by this much.
 const STATED_AHEAD_US: i64 = 10_000_000;
 
-/// Label that tells the series of one device from those of another. A label of an exporter with this name gets
-/// the prefix `exported_`, as in Prometheus.
-const DEVICE: &str = "device";
+/// Labels of the configuration: the device, and the node that it serves, whose users see the series. Labels of
+/// an exporter with these names get the prefix `exported_`, as in Prometheus.
+const CONFIGURED: [&str; 2] = ["device", "node"];
 
 /// Choice of the series of a page: `node_cpu_seconds_total`, or `node_cpu_seconds_total{mode="idle"}` for those
 /// with these labels.
@@ -231,7 +231,7 @@ impl<'a> ExporterPage<'a> {
 fn labels(sample: &Sample<'_>) -> Result<Labels, InvalidIdentifier> {
     let pairs = sample.labels.iter().filter(|(_, value)| !value.is_empty());
     let pairs = pairs.map(|(name, value)| {
-        let name = if *name == DEVICE { format!("exported_{name}") } else { (*name).to_owned() };
+        let name = if CONFIGURED.contains(name) { format!("exported_{name}") } else { (*name).to_owned() };
         (name, value.clone().into_owned())
     });
     let labels = Labels::escaped(pairs.collect())?;

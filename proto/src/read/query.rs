@@ -201,6 +201,8 @@ pub enum Query {
     Series { of: SeriesOwner },
     /// Series of a job's nodes that have one of these metrics, sorted by node and metric.
     NodeSeries { job_key: i64, metrics: Vec<String> },
+    /// Series of devices outside the nodes that are about a job's nodes, sorted by node and metric.
+    DeviceSeries { job_key: i64 },
     /// Series of a job that have one of these metrics, sorted by node and metric.
     JobSeries { job_key: i64, metrics: Vec<String> },
     /// Metrics of a job, sorted by name and level, with the numbers of their series and nodes.
@@ -290,13 +292,14 @@ pub enum Query {
 }
 
 impl Query {
-    pub const NAMES: [&str; 26] = [
+    pub const NAMES: [&str; 27] = [
         "jobs",
         "usage",
         "notices",
         "candidate_ids",
         "series",
         "node_series",
+        "device_series",
         "job_series",
         "job_metrics",
         "job_nodes",
@@ -327,6 +330,7 @@ impl Query {
             Self::CandidateIds { .. } => "candidate_ids",
             Self::Series { .. } => "series",
             Self::NodeSeries { .. } => "node_series",
+            Self::DeviceSeries { .. } => "device_series",
             Self::JobSeries { .. } => "job_series",
             Self::JobMetrics { .. } => "job_metrics",
             Self::JobNodes { .. } => "job_nodes",
@@ -397,6 +401,7 @@ impl Query {
             | Self::CandidateIds { .. }
             | Self::Series { .. }
             | Self::NodeSeries { .. }
+            | Self::DeviceSeries { .. }
             | Self::JobSeries { .. }
             | Self::JobMetrics { .. }
             | Self::JobNodes { .. }

@@ -4,6 +4,7 @@ mod containment;
 mod identifier;
 mod labels;
 mod role;
+mod served_node;
 mod value;
 
 use std::fmt;
@@ -17,6 +18,7 @@ pub use containment::{Device, SeriesOfSum, contained, role_of};
 pub use identifier::{Identifier, InvalidIdentifier};
 pub use labels::Labels;
 pub use role::{InvalidRole, Role, RoleKind};
+pub use served_node::{DEVICE_METRICS, served_node};
 pub use value::{Kind, Number, Unit};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

@@ -53,16 +53,21 @@ END
 $do$;
 
 -- The node of a series, if the user may see its samples from `lower` to `upper`: of a series of an own job,
--- and of a series of a node while own jobs ran there. Null otherwise.
+-- and of a series of a node, or of a device that serves it, while own jobs ran there. Null otherwise.
 CREATE FUNCTION polymeter_readable_node(of_series int8, lower timestamptz, upper timestamptz)
 RETURNS text LANGUAGE sql STABLE PARALLEL RESTRICTED AS $$
-SELECT node FROM (SELECT node, job_key FROM series_block WHERE first_id <= of_series ORDER BY first_id DESC LIMIT 1) AS block
+SELECT node FROM (SELECT node, job_key, served_node FROM series_block WHERE first_id <= of_series ORDER BY first_id DESC LIMIT 1) AS block
 WHERE lower <= upper AND (
     has_table_privilege(polymeter_user_name(), 'samples'::regclass, 'SELECT')
     OR EXISTS (SELECT FROM job WHERE job.job_key = block.job_key AND polymeter_is_own(owner, account))
     OR block.job_key IS NULL AND tstzrange(lower, upper, '[]') <@ (
-        SELECT range_agg(tstzrange(job_node.started, coalesce(job_node.ended, now() + interval '1 hour'), '[]'))
-        FROM job JOIN job_node USING (job_key) WHERE polymeter_is_own(owner, account) AND job_node.node = block.node))
+        SELECT range_agg(tstzrange(job_node.started - ahead, coalesce(job_node.ended, now() + interval '1 hour') - ahead, '[]'))
+        FROM job JOIN job_node USING (job_key) LEFT JOIN session USING (session_id)
+        -- The times of a device are not by the clock of the node that it serves.
+        CROSS JOIN LATERAL (
+            SELECT CASE WHEN block.served_node IS NULL THEN 0 ELSE coalesce(clock_offset_us, 0) END * interval '1 microsecond' AS ahead
+        ) AS clock
+        WHERE polymeter_is_own(owner, account) AND job_node.node = coalesce(block.served_node, block.node)))
 $$;
 
 -- The samples of a series from `lower` to `upper`, both included. A statement with constants goes to one
@@ -234,21 +239,25 @@ SELECT series_id, date_bin('1 min', time, 'epoch'), time, time, max, sum, count,
 
 -- The views for users, as in views.sql.
 CREATE OR REPLACE VIEW metrics_by_job WITH (security_barrier) AS
-SELECT run.job_id, sample.time - coalesce(run.clock_offset, '0') AS timestamp, series.node AS device_id, series.metric AS metric_id, sample.value,
+SELECT run.job_id, sample.time - coalesce(series.clock_offset, '0') AS timestamp, series.node AS device_id, series.metric AS metric_id, sample.value,
        series.labels, run.job_started AS start_time, run.job_ended AS stop_time
 FROM polymeter_visible_job_node AS run
 CROSS JOIN LATERAL (
-    SELECT series_id, node, metric, labels, run.started - interval '1 hour' AS lower, coalesce(run.ended, now()) + interval '1 hour' AS upper
+    SELECT series_id, node, metric, labels, run.started - interval '1 hour' AS lower, coalesce(run.ended, now()) + interval '1 hour' AS upper,
+           run.clock_offset
     FROM series WHERE series.job_key = run.job_key AND series.node = run.node
     UNION ALL
-    SELECT series_id, node, metric, labels, run.started, coalesce(run.ended, now() + interval '1 hour')
-    FROM series WHERE series.job_key IS NULL AND series.node = run.node
+    SELECT series_id, measured_node, metric, labels, run.started - served.ahead, coalesce(run.ended, now() + interval '1 hour') - served.ahead,
+           CASE WHEN series.node = run.node THEN run.clock_offset END
+    FROM series
+    CROSS JOIN LATERAL (SELECT CASE WHEN series.node = run.node THEN '0' ELSE coalesce(run.clock_offset, '0') END AS ahead) AS served
+    WHERE series.job_key IS NULL AND series.measured_node = run.node
 ) AS series
 CROSS JOIN LATERAL polymeter_own_samples(series.series_id, series.lower, series.upper) AS sample;
 
 CREATE OR REPLACE VIEW metrics WITH (security_barrier) AS
 SELECT timestamp, device_id, metric_id, value, labels FROM (
-    SELECT sample.time AS timestamp, series.node AS device_id, series.metric AS metric_id, sample.value,
+    SELECT sample.time AS timestamp, series.measured_node AS device_id, series.metric AS metric_id, sample.value,
            CASE WHEN series.job_id IS NULL THEN series.labels
                 ELSE series.labels || jsonb_build_object('job_id', series.job_id) END AS labels
     FROM series CROSS JOIN LATERAL polymeter_own_samples(series.series_id, '-infinity', 'infinity') AS sample
@@ -260,32 +269,36 @@ SELECT timestamp, device_id, metric_id, value, labels FROM (
         SELECT series_id, node, metric, labels || jsonb_build_object('job_id', run.job_id) AS labels
         FROM series WHERE series.job_key = run.job_key AND series.node = run.node
         UNION ALL
-        SELECT series_id, node, metric, labels
-        FROM series WHERE run.job_key IS NULL AND series.job_key IS NULL AND series.node = run.node
+        SELECT series_id, measured_node, metric, labels
+        FROM series WHERE run.job_key IS NULL AND series.job_key IS NULL AND series.measured_node = run.node
+            AND (series.node <> run.node) = run.is_of_devices
     ) AS series
     CROSS JOIN LATERAL polymeter_own_samples(series.series_id, run.lower, run.upper) AS sample
 ) AS visible;
 
 CREATE OR REPLACE VIEW metrics_by_job_summary WITH (security_barrier) AS
-SELECT run.job_id, bucket.time - coalesce(run.clock_offset, '0') AS timestamp, series.node AS device_id, series.metric AS metric_id,
+SELECT run.job_id, bucket.time - coalesce(series.clock_offset, '0') AS timestamp, series.node AS device_id, series.metric AS metric_id,
        CASE series.kind WHEN 'counter' THEN bucket.max ELSE bucket.sum / bucket.parts END AS value,
        series.labels, run.job_started AS start_time, run.job_ended AS stop_time
 FROM polymeter_visible_job_node AS run
 CROSS JOIN LATERAL (
     SELECT series_id, node, series.metric, labels, kind,
-           run.started - interval '1 hour' AS lower, coalesce(run.ended, now()) + interval '1 hour' AS upper
+           run.started - interval '1 hour' AS lower, coalesce(run.ended, now()) + interval '1 hour' AS upper, run.clock_offset
     FROM series JOIN metric ON metric.metric = series.metric
     WHERE series.job_key = run.job_key AND series.node = run.node
     UNION ALL
-    SELECT series_id, node, series.metric, labels, kind, run.started, coalesce(run.ended, now() + interval '1 hour') - interval '1 min'
+    SELECT series_id, measured_node, series.metric, labels, kind, run.started - served.ahead,
+           coalesce(run.ended, now() + interval '1 hour') - interval '1 min' - served.ahead,
+           CASE WHEN series.node = run.node THEN run.clock_offset END
     FROM series JOIN metric ON metric.metric = series.metric
-    WHERE series.job_key IS NULL AND series.node = run.node
+    CROSS JOIN LATERAL (SELECT CASE WHEN series.node = run.node THEN '0' ELSE coalesce(run.clock_offset, '0') END AS ahead) AS served
+    WHERE series.job_key IS NULL AND series.measured_node = run.node
 ) AS series
 CROSS JOIN LATERAL polymeter_own_minutes(series.series_id, series.lower, series.upper) AS bucket;
 
 CREATE OR REPLACE VIEW metrics_summary WITH (security_barrier) AS
 SELECT timestamp, device_id, metric_id, value, labels FROM (
-    SELECT bucket.time AS timestamp, series.node AS device_id, series.metric AS metric_id,
+    SELECT bucket.time AS timestamp, series.measured_node AS device_id, series.metric AS metric_id,
            CASE metric.kind WHEN 'counter' THEN bucket.max ELSE bucket.sum / bucket.parts END AS value,
            CASE WHEN series.job_id IS NULL THEN series.labels
                 ELSE series.labels || jsonb_build_object('job_id', series.job_id) END AS labels
@@ -301,9 +314,10 @@ SELECT timestamp, device_id, metric_id, value, labels FROM (
         FROM series JOIN metric ON metric.metric = series.metric
         WHERE series.job_key = run.job_key AND series.node = run.node
         UNION ALL
-        SELECT series_id, node, series.metric, kind, labels
+        SELECT series_id, measured_node, series.metric, kind, labels
         FROM series JOIN metric ON metric.metric = series.metric
-        WHERE run.job_key IS NULL AND series.job_key IS NULL AND series.node = run.node
+        WHERE run.job_key IS NULL AND series.job_key IS NULL AND series.measured_node = run.node
+            AND (series.node <> run.node) = run.is_of_devices
     ) AS series
     CROSS JOIN LATERAL polymeter_own_minutes(series.series_id, run.lower, run.minute_upper) AS bucket
 ) AS visible;

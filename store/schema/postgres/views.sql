@@ -117,7 +117,8 @@ SELECT job_id, started - coalesce(clock_offset, '0') AS start_time, ended - coal
 FROM polymeter_visible_job_node;
 
 -- The samples of a job's own series, and those of its nodes' series while it ran there. The clock of a node
--- may have been set, therefore an hour more of the job's own.
+-- may have been set, therefore an hour more of the job's own. The series of a device outside the nodes are
+-- those of the node that it serves; their times are not by the clock of that node.
 --
 -- The union with nothing keeps the planner from joining all samples with all series: it reads the samples of
 -- each series within the job's time, and conditions on the time still reach the samples. A value that has no
@@ -130,24 +131,28 @@ CROSS JOIN LATERAL (
     SELECT run.started - interval '1 hour' AS job_lower,
            coalesce(run.ended, now()) + interval '1 hour' AS job_upper,
            coalesce(run.ended, now() + interval '1 hour') AS node_upper,
+           coalesce(run.clock_offset, '0') AS ahead,
            NULL::json AS unhashable
     OFFSET 0
 ) AS bounds
 CROSS JOIN LATERAL (
-    SELECT series_id, node, metric, labels, bounds.job_lower AS lower, bounds.job_upper AS upper
+    SELECT series_id, node, metric, labels, bounds.job_lower AS lower, bounds.job_upper AS upper, run.clock_offset
     FROM series WHERE series.job_key = run.job_key AND series.node = run.node
     UNION ALL
-    SELECT series_id, node, metric, labels, run.started, bounds.node_upper
-    FROM series WHERE series.job_key IS NULL AND series.node = run.node
+    SELECT series_id, measured_node, metric, labels,
+           CASE WHEN series.node = run.node THEN run.started ELSE run.started - bounds.ahead END,
+           CASE WHEN series.node = run.node THEN bounds.node_upper ELSE bounds.node_upper - bounds.ahead END,
+           CASE WHEN series.node = run.node THEN run.clock_offset END
+    FROM series WHERE series.job_key IS NULL AND series.measured_node = run.node
 ) AS series
 CROSS JOIN LATERAL (
     SELECT time, value FROM samples
     WHERE samples.series_id = series.series_id AND samples.time >= series.lower AND samples.time <= series.upper
-        AND run.clock_offset IS NULL
+        AND series.clock_offset IS NULL
     UNION ALL
-    SELECT time - run.clock_offset, value FROM samples
+    SELECT time - series.clock_offset, value FROM samples
     WHERE samples.series_id = series.series_id AND samples.time >= series.lower AND samples.time <= series.upper
-        AND run.clock_offset IS NOT NULL
+        AND series.clock_offset IS NOT NULL
     UNION ALL
     SELECT NULL, NULL WHERE false AND bounds.unhashable IS NULL
 ) AS sample;
@@ -183,25 +188,28 @@ CROSS JOIN LATERAL (
 ) AS bucket;
 
 -- The times of the user's own jobs on their nodes, and, without a job, the times of nodes: each once even if
--- several jobs shared a node. Minutes of nodes are whole. OFFSET 0 keeps the planner from computing the times
+-- several jobs shared a node. `is_of_devices`: for the series of devices outside the nodes, whose times are
+-- not by the clock of the node. Minutes of nodes are whole. OFFSET 0 keeps the planner from computing the times
 -- for each series.
 CREATE VIEW polymeter_own_time AS
-SELECT job_key, job_id, node, started - interval '1 hour' AS lower, coalesce(ended, now()) + interval '1 hour' AS upper,
-       coalesce(ended, now()) + interval '1 hour' AS minute_upper, NULL::json AS unhashable
+SELECT job_key, job_id, node, false AS is_of_devices, started - interval '1 hour' AS lower,
+       coalesce(ended, now()) + interval '1 hour' AS upper, coalesce(ended, now()) + interval '1 hour' AS minute_upper, NULL::json AS unhashable
 FROM polymeter_own_job_nodes() WHERE NOT (SELECT has_table_privilege('samples'::regclass, 'SELECT'))
 UNION ALL
-SELECT NULL, NULL, node, lower(span), upper(span), upper(span) - interval '1 min', NULL
+SELECT NULL, NULL, node, is_of_devices, lower(span), upper(span), upper(span) - interval '1 min', NULL
 FROM (
-    SELECT node, range_agg(tstzrange(started, coalesce(ended, now() + interval '1 hour'), '[]')) AS spans
-    FROM polymeter_own_job_nodes() WHERE NOT (SELECT has_table_privilege('samples'::regclass, 'SELECT'))
-    GROUP BY node
+    SELECT node, is_of_devices, range_agg(tstzrange(started - ahead, coalesce(ended, now() + interval '1 hour') - ahead, '[]')) AS spans
+    FROM polymeter_own_job_nodes()
+    CROSS JOIN LATERAL (VALUES (false, interval '0'), (true, coalesce(clock_offset, '0'))) AS clock (is_of_devices, ahead)
+    WHERE NOT (SELECT has_table_privilege('samples'::regclass, 'SELECT'))
+    GROUP BY node, is_of_devices
 ) AS nodes CROSS JOIN LATERAL unnest(spans) AS span
 OFFSET 0;
 
 -- All samples; for users those of their own jobs, each once even if several of their jobs shared a node.
 CREATE VIEW metrics WITH (security_barrier) AS
 SELECT timestamp, device_id, metric_id, value, labels FROM (
-    SELECT samples.time AS timestamp, series.node AS device_id, series.metric AS metric_id, samples.value,
+    SELECT samples.time AS timestamp, series.measured_node AS device_id, series.metric AS metric_id, samples.value,
            CASE WHEN series.job_id IS NULL THEN series.labels
                 ELSE series.labels || jsonb_build_object('job_id', series.job_id) END AS labels
     FROM samples JOIN series USING (series_id) WHERE (SELECT has_table_privilege('samples'::regclass, 'SELECT'))
@@ -212,8 +220,9 @@ SELECT timestamp, device_id, metric_id, value, labels FROM (
         SELECT series_id, node, metric, labels || jsonb_build_object('job_id', run.job_id) AS labels
         FROM series WHERE series.job_key = run.job_key AND series.node = run.node
         UNION ALL
-        SELECT series_id, node, metric, labels
-        FROM series WHERE run.job_key IS NULL AND series.job_key IS NULL AND series.node = run.node
+        SELECT series_id, measured_node, metric, labels
+        FROM series WHERE run.job_key IS NULL AND series.job_key IS NULL AND series.measured_node = run.node
+            AND (series.node <> run.node) = run.is_of_devices
     ) AS series
     CROSS JOIN LATERAL (
         SELECT time, value FROM samples
@@ -238,32 +247,36 @@ CROSS JOIN LATERAL (
     SELECT run.started - interval '1 hour' AS job_lower,
            coalesce(run.ended, now()) + interval '1 hour' AS job_upper,
            coalesce(run.ended, now() + interval '1 hour') - interval '1 min' AS node_upper,
+           coalesce(run.clock_offset, '0') AS ahead,
            NULL::json AS unhashable
     OFFSET 0
 ) AS bounds
 CROSS JOIN LATERAL (
-    SELECT series_id, node, series.metric, labels, kind, bounds.job_lower AS lower, bounds.job_upper AS upper
+    SELECT series_id, node, series.metric, labels, kind, bounds.job_lower AS lower, bounds.job_upper AS upper, run.clock_offset
     FROM series JOIN metric ON metric.metric = series.metric
     WHERE series.job_key = run.job_key AND series.node = run.node
     UNION ALL
-    SELECT series_id, node, series.metric, labels, kind, run.started, bounds.node_upper
+    SELECT series_id, measured_node, series.metric, labels, kind,
+           CASE WHEN series.node = run.node THEN run.started ELSE run.started - bounds.ahead END,
+           CASE WHEN series.node = run.node THEN bounds.node_upper ELSE bounds.node_upper - bounds.ahead END,
+           CASE WHEN series.node = run.node THEN run.clock_offset END
     FROM series JOIN metric ON metric.metric = series.metric
-    WHERE series.job_key IS NULL AND series.node = run.node
+    WHERE series.job_key IS NULL AND series.measured_node = run.node
 ) AS series
 CROSS JOIN LATERAL (
     SELECT time, max(max) AS max, sum(sum) AS sum, sum(parts) AS parts FROM (
         SELECT time, max(max) AS max, sum(sum) / sum(weight) * max(parts) AS sum, max(parts) AS parts FROM polymeter_minute_part AS part
         WHERE part.series_id = series.series_id AND part.time >= series.lower AND part.time <= series.upper
             AND part.part_time >= series.lower AND part.part_time < series.upper + interval '1 min'
-            AND run.clock_offset IS NULL
+            AND series.clock_offset IS NULL
         GROUP BY time, part
     ) AS part GROUP BY time
     UNION ALL
-    SELECT time - run.clock_offset, max(max), sum(sum), sum(parts) FROM (
+    SELECT time - series.clock_offset, max(max), sum(sum), sum(parts) FROM (
         SELECT time, max(max) AS max, sum(sum) / sum(weight) * max(parts) AS sum, max(parts) AS parts FROM polymeter_minute_part AS part
         WHERE part.series_id = series.series_id AND part.time >= series.lower AND part.time <= series.upper
             AND part.part_time >= series.lower AND part.part_time < series.upper + interval '1 min'
-            AND run.clock_offset IS NOT NULL
+            AND series.clock_offset IS NOT NULL
         GROUP BY time, part
     ) AS part GROUP BY time
     UNION ALL
@@ -272,7 +285,7 @@ CROSS JOIN LATERAL (
 
 CREATE VIEW metrics_summary WITH (security_barrier) AS
 SELECT timestamp, device_id, metric_id, value, labels FROM (
-    SELECT bucket.time AS timestamp, series.node AS device_id, series.metric AS metric_id,
+    SELECT bucket.time AS timestamp, series.measured_node AS device_id, series.metric AS metric_id,
            CASE metric.kind WHEN 'counter' THEN bucket.max ELSE bucket.sum / bucket.parts END AS value,
            CASE WHEN series.job_id IS NULL THEN series.labels
                 ELSE series.labels || jsonb_build_object('job_id', series.job_id) END AS labels
@@ -287,9 +300,10 @@ SELECT timestamp, device_id, metric_id, value, labels FROM (
         FROM series JOIN metric ON metric.metric = series.metric
         WHERE series.job_key = run.job_key AND series.node = run.node
         UNION ALL
-        SELECT series_id, node, series.metric, kind, labels
+        SELECT series_id, measured_node, series.metric, kind, labels
         FROM series JOIN metric ON metric.metric = series.metric
-        WHERE run.job_key IS NULL AND series.job_key IS NULL AND series.node = run.node
+        WHERE run.job_key IS NULL AND series.job_key IS NULL AND series.measured_node = run.node
+            AND (series.node <> run.node) = run.is_of_devices
     ) AS series
     CROSS JOIN LATERAL (
         SELECT time, max(max) AS max, sum(sum) AS sum, sum(parts) AS parts FROM (

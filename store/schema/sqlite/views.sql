@@ -39,13 +39,14 @@ LEFT JOIN session ON session.session_id = job_node.session_id;
 
 -- All samples.
 CREATE VIEW metrics AS
-SELECT samples.time AS timestamp, series.node AS device_id, series.metric AS metric_id, samples.value,
+SELECT samples.time AS timestamp, series.measured_node AS device_id, series.metric AS metric_id, samples.value,
        CASE WHEN series.job_id IS NULL THEN series.labels
             ELSE json_set(series.labels, '$.job_id', series.job_id) END AS labels
 FROM samples JOIN series ON series.series_id = samples.series_id;
 
 -- The samples of a job's own series, and those of its nodes' series while it ran there. The clock of a node
--- may have been set, therefore an hour more of the job's own.
+-- may have been set, therefore an hour more of the job's own. The series of a device outside the nodes are
+-- those of the node that it serves; their times are not by the clock of that node.
 CREATE VIEW metrics_by_job AS
 SELECT job.job_id, samples.time - coalesce(session.clock_offset_us * 1000, 0) AS timestamp, series.node AS device_id, series.metric AS metric_id, samples.value,
        series.labels, job.started AS start_time, job.ended AS stop_time
@@ -57,13 +58,14 @@ JOIN samples ON samples.series_id = series.series_id
     AND samples.time >= job_node.started - 3600000000000
     AND samples.time <= coalesce(job_node.ended + 3600000000000, 9223372036854775807)
 UNION ALL
-SELECT job.job_id, samples.time - coalesce(session.clock_offset_us * 1000, 0), series.node, series.metric, samples.value, series.labels, job.started, job.ended
+SELECT job.job_id, samples.time - CASE WHEN series.node = series.measured_node THEN coalesce(session.clock_offset_us * 1000, 0) ELSE 0 END, series.measured_node, series.metric, samples.value, series.labels, job.started, job.ended
 FROM job
 JOIN job_node ON job_node.job_key = job.job_key
 LEFT JOIN session ON session.session_id = job_node.session_id
-JOIN series ON series.node = job_node.node AND series.job_key IS NULL
+JOIN series ON series.measured_node = job_node.node AND series.job_key IS NULL
 JOIN samples ON samples.series_id = series.series_id
-    AND samples.time >= job_node.started AND samples.time <= coalesce(job_node.ended, 9223372036854775807);
+    AND samples.time >= job_node.started - CASE WHEN series.node = series.measured_node THEN 0 ELSE coalesce(session.clock_offset_us * 1000, 0) END
+    AND samples.time <= coalesce(job_node.ended - CASE WHEN series.node = series.measured_node THEN 0 ELSE coalesce(session.clock_offset_us * 1000, 0) END, 9223372036854775807);
 
 -- The buckets of the histograms of these series' windows.
 CREATE VIEW histograms_by_job AS
@@ -90,7 +92,7 @@ SELECT timestamp, device_id, metric_id, value, labels FROM metrics;
 
 -- One value per minute and series: of counters the greatest, of others the mean.
 CREATE VIEW metrics_summary AS
-SELECT bucket.time AS timestamp, series.node AS device_id, series.metric AS metric_id,
+SELECT bucket.time AS timestamp, series.measured_node AS device_id, series.metric AS metric_id,
        CASE metric.kind WHEN 'counter' THEN bucket.max ELSE bucket.sum / bucket.parts END AS value,
        CASE WHEN series.job_id IS NULL THEN series.labels
             ELSE json_set(series.labels, '$.job_id', series.job_id) END AS labels
@@ -171,30 +173,30 @@ JOIN polymeter_recent_minute AS bucket ON bucket.series_id = series.series_id
     AND bucket.time >= job_node.started - 3600000000000
     AND bucket.time <= coalesce(job_node.ended + 3600000000000, 9223372036854775807)
 UNION ALL
-SELECT job.job_id, bucket.time - coalesce(session.clock_offset_us * 1000, 0), series.node, series.metric,
+SELECT job.job_id, bucket.time - CASE WHEN series.node = series.measured_node THEN coalesce(session.clock_offset_us * 1000, 0) ELSE 0 END, series.measured_node, series.metric,
        CASE metric.kind WHEN 'counter' THEN bucket.max ELSE bucket.mean END,
        series.labels, job.started, job.ended
 FROM job
 JOIN job_node ON job_node.job_key = job.job_key
 LEFT JOIN session ON session.session_id = job_node.session_id
-JOIN series ON series.node = job_node.node AND series.job_key IS NULL
+JOIN series ON series.measured_node = job_node.node AND series.job_key IS NULL
 JOIN metric ON metric.metric = series.metric
 JOIN polymeter_computed_minute AS bucket ON bucket.series_id = series.series_id
-    AND bucket.time >= job_node.started
-    AND bucket.time <= coalesce(job_node.ended - 60000000000, 9223372036854775807)
+    AND bucket.time >= job_node.started - CASE WHEN series.node = series.measured_node THEN 0 ELSE coalesce(session.clock_offset_us * 1000, 0) END
+    AND bucket.time <= coalesce(job_node.ended - 60000000000 - CASE WHEN series.node = series.measured_node THEN 0 ELSE coalesce(session.clock_offset_us * 1000, 0) END, 9223372036854775807)
 UNION ALL
-SELECT job.job_id, bucket.time - coalesce(session.clock_offset_us * 1000, 0), series.node, series.metric,
+SELECT job.job_id, bucket.time - CASE WHEN series.node = series.measured_node THEN coalesce(session.clock_offset_us * 1000, 0) ELSE 0 END, series.measured_node, series.metric,
        CASE metric.kind WHEN 'counter' THEN bucket.max ELSE bucket.mean END,
        series.labels, job.started, job.ended
 FROM job
 JOIN job_node ON job_node.job_key = job.job_key
 LEFT JOIN session ON session.session_id = job_node.session_id
-JOIN series ON series.node = job_node.node AND series.job_key IS NULL
+JOIN series ON series.measured_node = job_node.node AND series.job_key IS NULL
 JOIN metric ON metric.metric = series.metric
 JOIN polymeter_recent_minute AS bucket ON bucket.series_id = series.series_id
-    AND bucket.part_time >= job_node.started
-    AND bucket.time >= job_node.started
-    AND bucket.time <= coalesce(job_node.ended - 60000000000, 9223372036854775807);
+    AND bucket.part_time >= job_node.started - CASE WHEN series.node = series.measured_node THEN 0 ELSE coalesce(session.clock_offset_us * 1000, 0) END
+    AND bucket.time >= job_node.started - CASE WHEN series.node = series.measured_node THEN 0 ELSE coalesce(session.clock_offset_us * 1000, 0) END
+    AND bucket.time <= coalesce(job_node.ended - 60000000000 - CASE WHEN series.node = series.measured_node THEN 0 ELSE coalesce(session.clock_offset_us * 1000, 0) END, 9223372036854775807);
 
 CREATE VIEW metrics_by_device_summary AS
 SELECT timestamp, device_id, metric_id, value, labels FROM metrics_summary;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use polymeter_proto::read::SampleWindow;
 use polymeter_proto::series::{
     Identifier, JobDescriptor, JobHandle, Kind, Labels, MetricDescriptor, Number, SessionDescriptor,
-    SessionId,
+    SessionId, served_node,
 };
 
 use super::store_id::StoreId;
@@ -50,6 +50,14 @@ pub struct SeriesRecord {
 impl SeriesRecord {
     pub fn node(&self) -> &Identifier {
         &self.session.descriptor.node
+    }
+
+    /// Returns the other node that a series of a device is about.
+    pub fn served_node(&self) -> Option<&str> {
+        if self.job.is_some() {
+            return None;
+        }
+        served_node(self.node(), self.metric.name.as_str(), &self.labels)
     }
 }
 

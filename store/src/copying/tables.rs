@@ -174,6 +174,7 @@ pub(super) const TABLES: &[Table] = &[
             ("job_key", Integer),
             ("node", Text),
             ("job_id", Text),
+            ("served_node", Text),
         ],
     ),
     table("series_counter", &[("next_id", Integer)]),

@@ -96,7 +96,7 @@ pub(super) fn select_series(
              UNION ALL
              SELECT series_id, lower, upper FROM job_node
              CROSS JOIN LATERAL (SELECT started - interval '1 h' AS lower, coalesce(ended, now()) + interval '1 h' AS upper) AS span
-             JOIN series ON series.node = job_node.node AND series.job_key IS NULL
+             JOIN series ON series.measured_node = job_node.node AND series.job_key IS NULL
              WHERE job_node.job_key {keys} AND lower < {end} AND upper >= {begin}"
         ),
         &[],

@@ -42,6 +42,7 @@ impl Read for Reader {
             Query::JobSeries { job_key, metrics } => {
                 return self.blocks(&series::job_series_of(*job_key, metrics), each);
             }
+            Query::DeviceSeries { job_key } => pass_all(self.device_series(*job_key)?.rows(), each),
             Query::Series { of } => pass_all(self.shaped_series(SeriesScope::from(of), None)?.rows(), each),
             Query::JobMetrics { job_key, node } => {
                 let series = self.shaped_series(SeriesScope::Job(*job_key), node.as_deref())?;

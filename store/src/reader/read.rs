@@ -143,6 +143,11 @@ impl dyn Read + '_ {
         self.collect(&Query::NodeSeries { job_key, metrics })
     }
 
+    /// Returns the series of devices outside the nodes that are about a job's nodes, sorted by node and metric.
+    pub fn device_series(&mut self, job_key: i64) -> Result<Vec<SeriesRow>, StoreError> {
+        self.collect(&Query::DeviceSeries { job_key })
+    }
+
     /// Returns those series of a job that have one of `metrics`, sorted by node and metric.
     pub fn job_series(&mut self, job_key: i64, metrics: &[&str]) -> Result<Vec<SeriesRow>, StoreError> {
         let metrics = metrics.iter().map(|metric| (*metric).to_owned()).collect();

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use polymeter_proto::read::{JobMetricRow, SeriesRow};
-use polymeter_proto::series::Labels;
+use polymeter_proto::series::{DEVICE_METRICS, Labels};
 use polymeter_proto::step_level::StepLevel;
 
 use super::read::SeriesScope;
@@ -16,6 +16,7 @@ use crate::value::Value;
 /// Series of a node that were registered together.
 #[derive(Debug)]
 struct Block {
+    /// Node that the values are about.
     node: String,
     first_id: i64,
     shape_id: i64,
@@ -49,14 +50,21 @@ pub(super) struct ShapedSeries {
     members: HashMap<i64, Vec<Member>>,
 }
 
+/// Expression for the node that the values of a block are about. An index has it.
+const MEASURED_NODE: &str = "coalesce(series_block.served_node, series_block.node)";
+
 /// Returns the condition for the blocks of an owner, and its parameter.
 fn condition(of: SeriesScope<'_>) -> (&'static str, Value<'_>) {
     match of {
         SeriesScope::Job(key) => ("series_block.job_key = $1", Value::Integer(key)),
-        SeriesScope::Node(node) => ("series_block.job_key IS NULL AND series_block.node = $1", node.into()),
-        SeriesScope::NodesOf(key) => (
+        SeriesScope::Node(node) => (
             "series_block.job_key IS NULL
-             AND series_block.node IN (SELECT node FROM job_node WHERE job_node.job_key = $1)",
+             AND (coalesce(series_block.served_node, series_block.node) = $1 OR series_block.node = $1)",
+            node.into(),
+        ),
+        SeriesScope::NodesOf(key) => (
+            "series_block.job_key IS NULL AND coalesce(series_block.served_node, series_block.node)
+                 IN (SELECT node FROM job_node WHERE job_node.job_key = $1)",
             Value::Integer(key),
         ),
     }
@@ -73,13 +81,30 @@ impl Reader {
         let mut parameters = vec![parameter];
         let of_node = if node.is_some() { " AND series_block.node = $2" } else { "" };
         parameters.extend(node.map(Value::from));
-        let select = format!("SELECT node, first_id, shape_id FROM series_block WHERE {condition}{of_node}");
+        let select = format!(
+            "SELECT {MEASURED_NODE}, first_id, shape_id FROM series_block WHERE {condition}{of_node}"
+        );
         let blocks = self.rows::<Block>(&select, &parameters)?;
+        self.with_members(blocks, "")
+    }
+
+    /// Returns the series of devices outside the nodes that are about a job's nodes.
+    pub(super) fn device_series(&mut self, job_key: i64) -> Result<ShapedSeries, StoreError> {
+        let (condition, parameter) = condition(SeriesScope::NodesOf(job_key));
+        let select =
+            format!("SELECT {MEASURED_NODE}, first_id, shape_id FROM series_block WHERE {condition}");
+        let blocks = self.rows::<Block>(&select, &[parameter])?;
+        self.with_members(blocks, &format!(" AND metric LIKE '{DEVICE_METRICS}%'"))
+    }
+
+    /// Returns the series of blocks that have the members of their shapes for which `is_wanted` holds.
+    fn with_members(&mut self, blocks: Vec<Block>, is_wanted: &str) -> Result<ShapedSeries, StoreError> {
         let shapes: BTreeSet<i64> = blocks.iter().map(|block| block.shape_id).collect();
-        let members = self.members_of_shapes(&shapes.into_iter().collect::<Vec<_>>())?;
+        let members = self.members_of_shapes(&shapes.into_iter().collect::<Vec<_>>(), is_wanted)?;
         Ok(ShapedSeries::new(blocks, members))
     }
 
+    /// Returns the first ids of an owner's blocks, each with the node that sampled it.
     pub(super) fn blocks_of(&mut self, of: SeriesScope<'_>) -> Result<Vec<(i64, String)>, StoreError> {
         let (condition, parameter) = condition(of);
         self.rows(&format!("SELECT first_id, node FROM series_block WHERE {condition}"), &[parameter])
@@ -87,13 +112,13 @@ impl Reader {
 
     /// Returns the members of shapes, which are named: a planner might look for the blocks of each member,
     /// which all jobs share.
-    fn members_of_shapes(&mut self, shapes: &[i64]) -> Result<Vec<Member>, StoreError> {
+    fn members_of_shapes(&mut self, shapes: &[i64], is_wanted: &str) -> Result<Vec<Member>, StoreError> {
         if shapes.is_empty() {
             return Ok(Vec::new());
         }
         let statement = format!(
             "SELECT shape_id, CAST(position AS bigint), metric, unit, kind, CAST(labels AS text), role
-             FROM series_shape_member JOIN metric USING (metric) WHERE shape_id {}",
+             FROM series_shape_member JOIN metric USING (metric) WHERE shape_id {}{is_wanted}",
             (self.dialect().is_one_of)(shapes)
         );
         self.rows(&statement, &[])

@@ -42,8 +42,8 @@ const JOBS: &str = "
     INSERT INTO job_node (job_key, node, started, ended) SELECT job_key, node, started, started + 1000000000 FROM run;
     INSERT INTO series_shape VALUES (1, 'a');
     INSERT INTO series_shape_member (shape_id, position, metric, labels) VALUES (1, 0, 'm1', '{}'), (1, 1, 'm2', '{}');
-    INSERT INTO series_block SELECT job_key * 10, 1, job_key, node, job_key FROM run;
-    INSERT INTO series_block VALUES (100, 1, NULL, 'n1', NULL), (110, 1, NULL, 'n2', NULL);
+    INSERT INTO series_block SELECT job_key * 10, 1, job_key, node, job_key, NULL FROM run;
+    INSERT INTO series_block VALUES (100, 1, NULL, 'n1', NULL, NULL), (110, 1, NULL, 'n2', NULL, NULL);
     INSERT INTO samples (time, series_id, value) SELECT started, first_id + position, 1 FROM run JOIN series_block USING (job_key), series_shape_member ORDER BY 1, 2;
     INSERT INTO samples (time, series_id, value) SELECT started, first_id + position, 1 FROM run JOIN series_block USING (node), series_shape_member
         WHERE series_block.job_key IS NULL ORDER BY 1, 2;

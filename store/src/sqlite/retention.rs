@@ -103,7 +103,7 @@ fn select_kept(connection: &mut dyn Connection) -> Result<Vec<i64>, DatabaseErro
     connection.execute(
         &format!(
             "INSERT INTO temp.kept_series SELECT series_id, started - 3600000000000, coalesce(ended + 3600000000000, 9223372036854775807)
-             FROM job_node JOIN series ON series.node = job_node.node AND series.job_key IS NULL
+             FROM job_node JOIN series ON series.measured_node = job_node.node AND series.job_key IS NULL
              WHERE job_node.job_key IN ({KEPT})"
         ),
         &[],

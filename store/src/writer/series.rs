@@ -27,20 +27,22 @@ const METRIC: [Column; 3] =
 
 const NODE: [Column; 1] = [("node", ColumnType::Text)];
 
-const SERIES: [Column; 5] = [
+const SERIES: [Column; 6] = [
     ("position", ColumnType::Integer),
     ("job_key", ColumnType::Integer),
     ("node", ColumnType::Text),
+    ("measured_node", ColumnType::Text),
     ("metric", ColumnType::Text),
     ("labels", ColumnType::Json),
 ];
 
-const BLOCK: [Column; 5] = [
+const BLOCK: [Column; 6] = [
     ("first_id", ColumnType::Integer),
     ("shape_id", ColumnType::Integer),
     ("job_key", ColumnType::Integer),
     ("node", ColumnType::Text),
     ("job_id", ColumnType::Text),
+    ("served_node", ColumnType::Text),
 ];
 
 const SHAPES: ListTables<5> = ListTables {
@@ -72,9 +74,24 @@ pub(super) fn without_id(frames: &[Accepted]) -> Vec<Arc<SeriesRecord>> {
     series
 }
 
-/// Returns the job and the node of a series: what the series of a block have in common.
-fn place(series: &SeriesRecord) -> (Option<i64>, &str) {
-    (key_of(series.job.as_ref()), series.node().as_str())
+/// What the series of a block have in common.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Place<'a> {
+    job_key: Option<i64>,
+    node: &'a str,
+    served_node: Option<&'a str>,
+}
+
+impl<'a> Place<'a> {
+    /// Returns the node that the values are about.
+    fn measured_node(&self) -> &'a str {
+        self.served_node.unwrap_or(self.node)
+    }
+}
+
+fn place(series: &SeriesRecord) -> Place<'_> {
+    let (job_key, node) = (key_of(series.job.as_ref()), series.node().as_str());
+    Place { job_key, node, served_node: series.served_node() }
 }
 
 /// Returns what distinguishes a series from others of its job and node.
@@ -86,15 +103,20 @@ fn member(series: &SeriesRecord) -> (&str, &[(String, String)]) {
 pub(super) fn find(connection: &mut dyn Connection, series: &[Numbered<'_>]) -> Result<Ids, DatabaseError> {
     let (of_jobs, of_nodes): (Vec<_>, Vec<_>) =
         series.iter().partition(|(_, series)| key_of(series.job.as_ref()).is_some());
-    let mut ids = find_by(connection, &of_jobs, "series_block.job_key = new.job_key")?;
-    ids.extend(find_by(connection, &of_nodes, "series_block.job_key IS NULL")?);
+    let of_job = "series_block.job_key = new.job_key AND series_block.node = new.node";
+    let mut ids = find_by(connection, &of_jobs, of_job)?;
+    // The concatenation keeps planners from reading all blocks of an agent that polls thousands of devices.
+    let of_node = "series_block.job_key IS NULL
+         AND coalesce(series_block.served_node, series_block.node) = new.measured_node
+         AND series_block.node || '' = new.node";
+    ids.extend(find_by(connection, &of_nodes, of_node)?);
     Ok(ids)
 }
 
 fn find_by(
     connection: &mut dyn Connection,
     series: &[Numbered<'_>],
-    of_job: &str,
+    of_place: &str,
 ) -> Result<Ids, DatabaseError> {
     if series.is_empty() {
         return Ok(Vec::new());
@@ -105,17 +127,18 @@ fn find_by(
         "SELECT new.position, (
              SELECT series_block.first_id + its.position FROM series_block
              JOIN series_shape_member AS its ON its.shape_id = series_block.shape_id
-             WHERE {of_job} AND series_block.node = new.node AND its.metric = new.metric AND {{same_labels}} LIMIT 1
+             WHERE {of_place} AND its.metric = new.metric AND {{same_labels}} LIMIT 1
          ) FROM {{new}}"
     );
     let mut ids = Vec::with_capacity(series.len());
     for some in series.chunks(SERIES_OF_A_QUERY) {
         let rows = some.iter().map(|(position, series)| {
-            let (key, node) = place(series);
+            let place = place(series);
             [
                 i64::try_from(*position).unwrap_or(i64::MAX).into(),
-                key.into(),
-                node.into(),
+                place.job_key.into(),
+                place.node.into(),
+                place.measured_node().into(),
                 series.metric.name.as_str().into(),
                 labels_json(&series.labels).into(),
             ]
@@ -201,8 +224,9 @@ fn have_blocks(
     places: &[&[Numbered<'_>]],
 ) -> Result<Vec<bool>, DatabaseError> {
     let rows = (0_i64..).zip(places).filter_map(|(number, place_series)| {
-        let (key, node) = place(place_series.first()?.1);
-        Some([number.into(), key.into(), node.into(), Value::Null, Value::Null])
+        let place = place(place_series.first()?.1);
+        let (key, node, measured) = (place.job_key, place.node, place.measured_node());
+        Some([number.into(), key.into(), node.into(), measured.into(), Value::Null, Value::Null])
     });
     // The first block is looked up in the index: for EXISTS a planner may read and hash all blocks of the
     // store.
@@ -212,7 +236,8 @@ fn have_blocks(
              WHERE series_block.job_key = new.job_key AND series_block.node = new.node LIMIT 1
          ), (
              SELECT series_block.first_id FROM series_block
-             WHERE new.job_key IS NULL AND series_block.job_key IS NULL AND series_block.node = new.node LIMIT 1
+             WHERE new.job_key IS NULL AND series_block.job_key IS NULL
+                 AND coalesce(series_block.served_node, series_block.node) = new.measured_node LIMIT 1
          )) IS NOT NULL",
         &Batch::new(&SERIES, rows),
     )?;
@@ -258,18 +283,25 @@ fn insert_blocks(
     let (mut rows, mut ids) = (Vec::with_capacity(blocks.len()), Vec::new());
     for (block, digest) in blocks.iter().zip(&digests) {
         let Some((_, series)) = block.first().and_then(|same| same.first()) else { continue };
-        let (key, node) = place(series);
+        let place = place(series);
         let job_id = series.job.as_ref().map(|job| job.descriptor.job_id.as_str());
         let shape_id = shape_ids.get(digest).copied();
-        rows.push([next_id.into(), shape_id.into(), key.into(), node.into(), job_id.into()]);
+        rows.push([
+            next_id.into(),
+            shape_id.into(),
+            place.job_key.into(),
+            place.node.into(),
+            job_id.into(),
+            place.served_node.into(),
+        ]);
         for same in block {
             ids.extend(same.iter().map(|(position, _)| (*position, next_id)));
             next_id += 1;
         }
     }
     let inserted = connection.execute_batch(
-        "INSERT INTO series_block (first_id, shape_id, job_key, node, job_id)
-         SELECT first_id, shape_id, job_key, node, job_id FROM {new}",
+        "INSERT INTO series_block (first_id, shape_id, job_key, node, job_id, served_node)
+         SELECT first_id, shape_id, job_key, node, job_id, served_node FROM {new}",
         &Batch::new(&BLOCK, rows),
     )?;
     if inserted < blocks.len() as u64 { Err(not_inserted("series_block")) } else { Ok(ids) }

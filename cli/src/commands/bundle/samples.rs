@@ -7,10 +7,12 @@ use polymeter_samples_file::{
 };
 use polymeter_store::reader::{JobRow, Read, SampleSet, SeriesScope};
 
+use crate::commands::export::without_devices;
+
 pub(super) const NAME: &str = "samples.parquet";
 pub(super) const KEPT_NAME: &str = "kept.parquet";
 
-/// Writes the samples of a job, and those of its nodes while it ran, into `file`. Returns the number of all
+/// Writes the samples of a job, and those of its nodes and of the devices that serve them while it ran, into `file`. Returns the number of all
 /// samples, and the series of the job.
 pub(super) fn write(
     reader: &mut dyn Read,
@@ -26,11 +28,14 @@ pub(super) fn write(
         add_samples(encoder, reader, wanted, &mut written, &job.sampled_ns, |_| {})?;
         for node in &job.nodes {
             let of_node = SeriesScope::Node(node);
-            let mut series = written_series(reader.series(of_node)?);
+            let mut series = written_series(without_devices(reader.series(of_node)?));
             let wanted = SamplesOf { set: SampleSet::Plan, of: of_node, job_id: None };
             add_samples(encoder, reader, wanted, &mut series, &span_ns, |_| {})?;
         }
-        Ok(())
+        let mut of_devices = written_series(reader.device_series(job.job_key)?);
+        let of = SeriesScope::NodesOf(job.job_key);
+        let wanted = SamplesOf { set: SampleSet::Plan, of, job_id: None };
+        add_samples(encoder, reader, wanted, &mut of_devices, &span_ns, |_| {})
     })?;
     Ok((samples, written))
 }

@@ -15,7 +15,7 @@ use polymeter_client::completion::metrics;
 use polymeter_proto::catalogue::derived::find as find_derived;
 use polymeter_proto::catalogue::is_ring_source;
 use polymeter_proto::name::Selector;
-use polymeter_proto::series::{Labels, Processors};
+use polymeter_proto::series::{DEVICE_METRICS, Labels, Processors};
 use polymeter_proto::suggest::nearest;
 use polymeter_proto::units::counted;
 use polymeter_samples_file::{
@@ -70,6 +70,11 @@ pub(crate) struct ExportArguments {
     #[arg(long)]
     with_nodes: bool,
 
+    /// Also export the series of devices outside the nodes, such as wattmeters and switches, that serve the
+    /// job's nodes, while it ran there.
+    #[arg(long)]
+    with_devices: bool,
+
     /// Also export derived metrics, such as perf.ipc, whose inputs were sampled: the values that the report
     /// has, at most 1200 of each series, with the label derived=true. `polymeter store import` leaves them
     /// out.
@@ -78,12 +83,12 @@ pub(crate) struct ExportArguments {
 
     /// Export the samples of call stacks instead: a row for each second, process and stack, whose value is
     /// the number of samples, and whose labels have the process, the period and the names of the functions.
-    #[arg(long, conflicts_with_all = ["with_nodes", "derived"])]
+    #[arg(long, conflicts_with_all = ["with_nodes", "with_devices", "derived"])]
     stacks: bool,
 
     /// Export the samples of kept intervals instead: those that rings held in memory until a trigger or a
     /// user wanted them.
-    #[arg(long, conflicts_with_all = ["with_nodes", "derived", "stacks"])]
+    #[arg(long, conflicts_with_all = ["with_nodes", "with_devices", "derived", "stacks"])]
     kept: bool,
 
     /// Export the histograms of windows instead, over the whole job: a row for each series and bucket, whose
@@ -228,7 +233,10 @@ fn check_chosen(
     let mut rows = reader.series(SeriesScope::Job(job.job_key)).map_err(cannot_read)?;
     rows.retain(|row| step.as_deref().is_none_or(|step| row.labels.get("step") == Some(step)));
     for node in job.nodes.iter().filter(|_| arguments.with_nodes) {
-        rows.extend(reader.series(SeriesScope::Node(node)).map_err(cannot_read)?);
+        rows.extend(without_devices(reader.series(SeriesScope::Node(node)).map_err(cannot_read)?));
+    }
+    if arguments.with_devices {
+        rows.extend(reader.device_series(job.job_key).map_err(cannot_read)?);
     }
     let has_series = |metric: &Selector| {
         let mut derived = derived.iter();
@@ -280,24 +288,25 @@ fn fill(
     encoder: &mut Encoder,
     progress: &Progress,
 ) -> Result<(), SamplesError> {
-    let series_of = |reader: &mut dyn Read, of: SeriesScope<'_>, step: Option<&str>| {
-        let rows = reader.series(of)?.into_iter().filter(|row| arguments.selects(row, step));
-        Ok::<_, SamplesError>(written_series(rows.collect()))
+    let selected = |rows: Vec<SeriesRow>, step: Option<&str>| {
+        written_series(rows.into_iter().filter(|row| arguments.selects(row, step)).collect())
     };
     let of_job = SeriesScope::Job(job.job_key);
-    let mut series = series_of(reader, of_job, step.as_deref())?;
+    let mut series = selected(reader.series(of_job)?, step.as_deref());
     let show = |samples| progress.show(samples);
     let set = if arguments.kept { SampleSet::Kept } else { SampleSet::Plan };
     let wanted = SamplesOf { set, of: of_job, job_id: Some(&job.job_id) };
     add_samples(encoder, reader, wanted, &mut series, &job.sampled_ns, show)?;
-    if !arguments.with_nodes {
-        return Ok(());
-    }
     let span_ns = job.started_ns..job.ended_ns.unwrap_or(i64::MAX).saturating_add(1);
-    for node in &job.nodes {
+    for node in job.nodes.iter().filter(|_| arguments.with_nodes) {
         let of_node = SeriesScope::Node(node);
-        let mut series = series_of(reader, of_node, None)?;
+        let mut series = selected(without_devices(reader.series(of_node)?), None);
         let wanted = SamplesOf { set, of: of_node, job_id: None };
+        add_samples(encoder, reader, wanted, &mut series, &span_ns, show)?;
+    }
+    if arguments.with_devices {
+        let mut series = selected(reader.device_series(job.job_key)?, None);
+        let wanted = SamplesOf { set, of: SeriesScope::NodesOf(job.job_key), job_id: None };
         add_samples(encoder, reader, wanted, &mut series, &span_ns, show)?;
     }
     Ok(())
@@ -331,6 +340,12 @@ fn roles(arguments: &ExportArguments, reader: &mut dyn Read, job: &JobRow) -> Re
         }
     }
     Ok(roles)
+}
+
+/// Removes the series of devices outside the nodes, which may serve other nodes.
+pub(crate) fn without_devices(mut rows: Vec<SeriesRow>) -> Vec<SeriesRow> {
+    rows.retain(|row| !row.metric.starts_with(DEVICE_METRICS));
+    rows
 }
 
 /// `key=value`; none if no label names a device.

@@ -1,6 +1,7 @@
 //! Static parts of the page: the verdict, the job, meters, findings, the completeness of the data. Pure.
 
 use polymeter_analysis::advice::facts::Facts;
+use polymeter_analysis::device_text::device_text;
 use polymeter_analysis::model::{Finding, Report};
 use polymeter_proto::text::abridged_list;
 
@@ -50,6 +51,7 @@ pub(super) fn header(page: &mut String, report: &Report) {
         ("Network", summary::network(report).map(|network| text(&network))),
         ("File systems", summary::file_systems(report).map(|systems| text(&systems))),
         ("Energy", summary::energy(report).map(|energy| text(&energy))),
+        ("Devices", device_text(report).map(|devices| text(&devices))),
         ("Restarts", restarts.map(|restarts| restarts.to_string())),
     ] {
         if let Some(value) = value {

@@ -272,7 +272,7 @@ fn labels(device: &DeviceSettings, metric: &DeviceMetric, found: &Found) -> Vec<
         (_, others) => labels.extend(others.iter().cloned()),
     }
     labels.retain(|(_, value)| !value.is_empty());
-    let node = found.labels.iter().find_map(|(_, value)| device.nodes.get(value));
+    let node = found.labels.iter().find_map(|(_, value)| device.nodes.get(value)).or(device.node.as_ref());
     if let Some(node) = node.filter(|_| labels.iter().all(|(key, _)| key != NODE)) {
         labels.push((NODE.to_owned(), node.as_str().to_owned()));
     }

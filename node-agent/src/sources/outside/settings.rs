@@ -21,6 +21,8 @@ pub struct DeviceSettings {
     pub credentials: Option<PathBuf>,
     /// Longest wait for one answer.
     pub timeout: Period,
+    /// Node that all of it serves, unless `nodes` names another one.
+    pub node: Option<Identifier>,
     /// Nodes behind its ports, outlets or names, which their series have as the label `node`.
     pub nodes: BTreeMap<String, Identifier>,
     pub metrics: Vec<DeviceMetric>,

@@ -184,6 +184,7 @@ impl<R: Read> GuardedReader<R> {
             | Query::Samples { of: SeriesOwner::NodesOf(job_key), .. }
             | Query::Buckets { of: SeriesOwner::NodesOf(job_key), .. }
             | Query::NodeSeries { job_key, .. }
+            | Query::DeviceSeries { job_key }
             | Query::JobSeries { job_key, .. }
             | Query::JobMetrics { job_key, .. }
             | Query::JobNodes { job_key }
@@ -267,7 +268,9 @@ impl<R: Read> GuardedReader<R> {
         let of = SeriesOwner::Job(job_key);
         match query {
             Query::Series { .. } | Query::JobSeries { .. } => self.read_series(job_key, query, each),
-            Query::NodeSeries { .. } => self.read_node_series(job_key, query, each),
+            Query::NodeSeries { .. } | Query::DeviceSeries { .. } => {
+                self.read_node_series(job_key, query, each)
+            }
             Query::Samples { of: of @ SeriesOwner::NodesOf(_), series, span_ns, set } => {
                 let ((series, span_ns), set) = (self.readable(series, span_ns), *set);
                 self.read_of_nodes(&Query::Samples { of: of.clone(), series, span_ns, set }, 0, each)

@@ -104,7 +104,8 @@ impl Read for Everything {
                 RowBlock::Series(vec![series(key * 10), series(key * 10 + 1)])
             }
             Query::Series { of: SeriesOwner::Node(_) | SeriesOwner::NodesOf(_) }
-            | Query::NodeSeries { .. } => RowBlock::Series(vec![series(7)]),
+            | Query::NodeSeries { .. }
+            | Query::DeviceSeries { .. } => RowBlock::Series(vec![series(7)]),
             Query::JobNodes { .. } => RowBlock::JobNodes(vec![job_node()]),
             Query::Samples { series, .. } | Query::Buckets { series, .. } => RowBlock::Samples(
                 series
@@ -144,6 +145,7 @@ fn queries(job_key: i64) -> Vec<Query> {
         Query::Jobs(Box::new(JobFilter { job_key: Some(job_key), ..JobFilter::default() })),
         Query::Series { of: of.clone() },
         Query::NodeSeries { job_key, metrics: vec!["m".to_owned()] },
+        Query::DeviceSeries { job_key },
         Query::JobSeries { job_key, metrics: vec!["m".to_owned()] },
         Query::JobNodes { job_key },
         Query::Samples { of: of.clone(), series: series.clone(), span_ns: 0..9, set: SampleSet::Kept },
@@ -232,7 +234,7 @@ fn managers_read_the_jobs_of_their_accounts_like_own_ones() {
         }
     }
     // What the client says of the ids that it wants is replaced.
-    let (candidates, _) = answer(manager(&["a3"]), &queries(OWN)[14]);
+    let (candidates, _) = answer(manager(&["a3"]), &queries(OWN)[15]);
     let shown =
         RowBlock::JobIds(vec![format!("{:?}", Some(JobsOf { uid: 77, accounts: vec!["a3".to_owned()] }))]);
     assert_eq!(candidates, [shown]);
@@ -279,7 +281,7 @@ fn series_of_other_jobs_and_of_nodes_are_left_out() {
         [None, Some(1001)].map(|owner_uid| answer(owner(), &Query::Notices { owner_uid, limit: 9 }).0);
     let own = NoticeRow { uid: Some(USER.into()), ..NoticeRow::default() };
     assert_eq!(notices, [vec![RowBlock::Notices(vec![own])], Vec::new()]);
-    let (candidates, _) = answer(owner(), &queries(OWN)[14]);
+    let (candidates, _) = answer(owner(), &queries(OWN)[15]);
     assert_eq!(candidates, [RowBlock::JobIds(vec![format!("{:?}", Some(JobsOf::user(USER)))])]);
 }
 
@@ -326,8 +328,7 @@ fn series_of_nodes_are_read_in_the_time_of_the_job() {
     let samples =
         Query::Samples { of: of(), series: series.clone(), span_ns: 0..i64::MAX, set: SampleSet::All };
     let minutes = Query::Buckets { rollup: Rollup::Minute, of: of(), series, span_ns: 0..i64::MAX };
-    let mut guard = GuardedReader::new(Node, Access::owner(USER));
-    let mut ask = |query: &Query| {
+    fn times_of(guard: &mut GuardedReader<Node>, query: &Query) -> Option<((i64, i64), (i64, i64))> {
         let mut times = Vec::new();
         let collect = &mut |block: RowBlock| {
             if let RowBlock::Samples(rows) = &block {
@@ -339,18 +340,22 @@ fn series_of_nodes_are_read_in_the_time_of_the_job() {
         };
         guard.read(query, collect).unwrap();
         times.first().copied().zip(times.last().copied())
-    };
-    assert_eq!(ask(&samples), None, "the series are not known to be those of a node of the job");
-    assert_eq!(ask(&Query::NodeSeries { job_key: OWN, metrics: vec!["m".to_owned()] }), None);
-    assert_eq!(ask(&samples), Some(((7, 940), (7, 2050))));
-    assert_eq!(ask(&minutes), Some(((7, 960), (7, 1980))));
+    }
     let of_another = Query::Samples {
         of: SeriesOwner::NodesOf(2),
         series: [7].into_iter().collect(),
         span_ns: 0..i64::MAX,
         set: SampleSet::Plan,
     };
-    assert_eq!(ask(&of_another), None);
+    let of_metrics = Query::NodeSeries { job_key: OWN, metrics: vec!["m".to_owned()] };
+    for series in [of_metrics, Query::DeviceSeries { job_key: OWN }] {
+        let mut guard = GuardedReader::new(Node, Access::owner(USER));
+        assert_eq!(times_of(&mut guard, &samples), None, "they are not known to be of a node of the job");
+        assert_eq!(times_of(&mut guard, &series), None);
+        assert_eq!(times_of(&mut guard, &samples), Some(((7, 940), (7, 2050))));
+        assert_eq!(times_of(&mut guard, &minutes), Some(((7, 960), (7, 1980))));
+        assert_eq!(times_of(&mut guard, &of_another), None);
+    }
 }
 
 #[test]

@@ -14,7 +14,16 @@ fn settings(url: &str, metrics: Vec<DeviceMetric>) -> DeviceSettings {
     let nodes = [("7".to_owned(), Identifier::try_from("node17").unwrap())].into();
     let word = DeviceSettings::word_of(name.as_str());
     let timeout = Period::SECOND;
-    DeviceSettings { name, word, url: url.parse().unwrap(), credentials: None, timeout, nodes, metrics }
+    DeviceSettings {
+        name,
+        word,
+        url: url.parse().unwrap(),
+        credentials: None,
+        timeout,
+        node: None,
+        nodes,
+        metrics,
+    }
 }
 
 fn metric(name: &'static str, address: &str) -> DeviceMetric {
@@ -47,6 +56,24 @@ fn a_value_has_the_name_unit_and_labels_of_the_configuration() {
     let place = super::place(&device, &found(None, DeviceValue::Gauge)).unwrap();
     assert_eq!(place.slot.labels.to_string(), "device=pdu-3,unit=kWh");
     assert_eq!((place.of_type, place.slot.definition.metric.unit), (DeviceValue::Sum, Unit::Labelled));
+}
+
+#[test]
+fn a_series_is_about_the_node_of_its_outlet_or_of_the_device() {
+    let served = |device: &DeviceSettings, label: Option<&str>| {
+        let labels = place(device, &found(label, DeviceValue::Gauge)).unwrap().slot.labels;
+        labels.get("node").map(str::to_owned)
+    };
+    let mut device = settings("file:///x", vec![metric("power", "x")]);
+    assert_eq!(
+        [served(&device, Some("7")).as_deref(), served(&device, Some("8")).as_deref()],
+        [Some("node17"), None]
+    );
+    device.node = Identifier::try_from("node3").ok();
+    let of = |label| served(&device, label);
+    assert_eq!([of(Some("7")), of(Some("8")), of(None)].map(Option::unwrap), ["node17", "node3", "node3"]);
+    device.metrics[0].label = Some("node".to_owned());
+    assert_eq!(served(&device, Some("node9")).as_deref(), Some("node9"), "its lines name the nodes");
 }
 
 #[test]

@@ -146,6 +146,7 @@ fn settings(url: &str, addresses: &[&str]) -> DeviceSettings {
         word: "a".to_owned(),
         url: url.parse().unwrap(),
         credentials: None,
+        node: None,
         nodes: BTreeMap::new(),
         // A machine under load answers in time.
         timeout: Period::MINUTE,
