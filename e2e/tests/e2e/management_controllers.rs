@@ -79,6 +79,7 @@ impl Asked {
             url: format!("ipmi://{address}").parse().unwrap(),
             credentials: Some(path),
             timeout: timeout.parse().unwrap(),
+            node: None,
             nodes: BTreeMap::new(),
             metrics: metrics.clone(),
         };
