@@ -309,7 +309,7 @@ fn job_details() -> Vec<Event> {
 /// Returns the sampling at a period, in windows if it is 2 ms.
 fn sampling(period_us: u64) -> Sampling {
     let period = Period::from_micros(period_us).unwrap();
-    Sampling { period, window: (period_us == 2_000).then_some(Period::SECOND) }
+    Sampling { period, window: (period_us == 2_000).then_some(Period::SECOND), has_histogram: false }
 }
 
 fn step_plan_changes() -> Vec<Event> {

@@ -60,7 +60,7 @@ fn varying() -> Box<VaryingSource> {
 
 /// Group of all series of the source.
 fn group(number: u32, sampling: &str) -> Group {
-    let Sampling { period, window } = sampling.parse().unwrap();
+    let Sampling { period, window, .. } = sampling.parse().unwrap();
     let columns = (0..).zip(METRICS).map(|(column, name)| {
         let metric = (MetricId(column), catalogue::find(name).unwrap().descriptor().unwrap());
         Column { series: SeriesId(3 * number + column), metric, labels: Labels::default() }
