@@ -135,14 +135,11 @@ fn firing(job: JobHandle) -> Event {
 pub(crate) fn queries(job_key: i64, job_id: &str, series: &IdRanges) -> Vec<Query> {
     let (of, span_ns) = (SeriesOwner::Job(job_key), 0..i64::MAX);
     let filter = JobFilter { job_key: Some(job_key), limit: 10, ..JobFilter::default() };
+    let of_id = JobFilter { job_id: Some(job_id.to_owned()), limit: 10, ..JobFilter::default() };
     let of_node = SeriesOwner::Node("n1".to_owned());
     let queries = vec![
         Query::Jobs(Box::new(filter)),
-        Query::Jobs(Box::new(JobFilter {
-            job_id: Some(job_id.to_owned()),
-            limit: 10,
-            ..JobFilter::default()
-        })),
+        Query::Jobs(Box::new(of_id)),
         Query::Series { of: of.clone() },
         Query::Series { of: of_node.clone() },
         Query::Samples {
