@@ -131,17 +131,25 @@ impl Measure {
         (fills || matches!(self, Self::Copy { .. } | Self::Read { .. })).then(Kind::best)
     }
 
-    /// Reduces what is not limited by time, for a functional check.
+    /// Reduces what is not limited by time, and makes cells alike that differ in load only, for a functional
+    /// check.
     pub(crate) fn shorten(&mut self) {
         match self {
             Self::Deliver { agents, frames, .. } => *frames = (*frames / 50).max(*agents),
             Self::RemoteWrite { requests, .. } => *requests /= 50,
             Self::Stamps { each, .. } => *each /= 100,
             Self::Scale { nodes, .. } => *nodes = 20,
-            Self::Copy { rows, .. } => *rows = 100_000,
+            Self::Copy { rows, workers } => (*rows, *workers) = (100_000, 2),
+            // One load and one period of each tool.
+            Self::Wrk { threads, connections } | Self::WrkApi { threads, connections, .. } => {
+                (*threads, *connections) = (1, 10);
+            }
+            Self::Command { period_us: Some(period_us), metrics, .. } => {
+                (*period_us, *metrics) = (10_000, None);
+            }
             Self::Read { nodes, minutes, .. } => (*nodes, *minutes) = (2, 5),
             Self::Reads | Self::Agent { .. } | Self::Sample { .. } | Self::Printed { .. } => {}
-            Self::Gather | Self::Wrk { .. } | Self::WrkApi { .. } | Self::Command { .. } => {}
+            Self::Gather | Self::Command { period_us: None, .. } => {}
         }
     }
 }
