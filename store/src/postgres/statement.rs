@@ -16,9 +16,9 @@ use crate::value::{Batch, ColumnType, Value};
 pub(super) static DIALECT: Dialect = PARTITIONS;
 
 /// Rollups are continuous aggregates: their views have the times that the planner needs, and a function takes
-/// it seconds.
+/// it seconds. Samples are compressed.
 pub(super) static CONTINUOUS_DIALECT: Dialect =
-    Dialect { buckets: |relation, _, _, _| relation.to_owned(), ..PARTITIONS };
+    Dialect { skips_nulls: true, buckets: |relation, _, _, _| relation.to_owned(), ..PARTITIONS };
 
 /// Samples are distributed: a function takes the ids of the series, since conditions do not reach the shards.
 pub(super) static CITUS_DIALECT: Dialect = Dialect {
@@ -43,6 +43,7 @@ const PARTITIONS: Dialect = Dialect {
     ),
     named_partly: NAMED_PARTLY,
     has_ordered_ranges: true,
+    skips_nulls: false,
     is_one_of: |ids| {
         let ids: Vec<_> = ids.iter().map(ToString::to_string).collect();
         format!("= ANY ('{{{}}}'::int8[])", ids.join(","))

@@ -29,6 +29,10 @@ const SAMPLE: [Column; 7] = [
 const PLANNED: &str =
     "SELECT series_id, time, value, CAST(count AS double precision) AS count, min, max, sum FROM samples";
 
+/// The columns of a sample without those of windows.
+const WITHOUT_WINDOWS: [Column; 3] =
+    [("series_id", ColumnType::Integer), ("time", ColumnType::Time), ("value", ColumnType::Real)];
+
 /// A ring holds no windows.
 const KEPT: &str = "SELECT series_id, time, value, CAST(NULL AS double precision) AS count,
          CAST(NULL AS double precision) AS min, CAST(NULL AS double precision) AS max,
@@ -118,6 +122,20 @@ impl Reader {
     ) -> Result<(), E> {
         let mut wanted = Ascending::new(series);
         for condition in self.conditions(of, series, span_ns) {
+            if set == SampleSet::Plan && self.dialect().skips_nulls && !self.has_windows(&condition)? {
+                // Windows that are stored meanwhile are not among them.
+                let select = format!(
+                    "SELECT series_id, time, value FROM samples WHERE {condition} AND count IS NULL ORDER BY series_id, time"
+                );
+                self.stream(&select, &WITHOUT_WINDOWS, |[series_id, time_ns, value]| {
+                    let (series_id, time_ns, value) = (series_id.integer(), time_ns.integer(), value.real());
+                    if !wanted.contains(series_id) {
+                        return Ok(());
+                    }
+                    each(SampleRow { series_id, time_ns, value, window: None })
+                })?;
+                continue;
+            }
             let select = match set {
                 SampleSet::Plan => format!("{PLANNED} WHERE {condition}"),
                 SampleSet::Kept => format!("{KEPT} WHERE {condition}"),
@@ -141,6 +159,13 @@ impl Reader {
             })?;
         }
         Ok(())
+    }
+
+    /// Returns true if windows are among the samples of a condition.
+    fn has_windows(&mut self, condition: &str) -> Result<bool, StoreError> {
+        let select =
+            format!("SELECT CAST(1 AS bigint) FROM samples WHERE {condition} AND count IS NOT NULL LIMIT 1");
+        Ok(!self.rows::<i64>(&select, &[])?.is_empty())
     }
 
     /// Passes the intervals of a rollup that contain samples of `series` within `span_ns` to `each`: sorted

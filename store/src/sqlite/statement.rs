@@ -22,6 +22,7 @@ pub(super) static DIALECT: Dialect = Dialect {
     named_partly: r"job_key IN (SELECT job_key FROM job WHERE name IS NOT NULL AND lower(name) LIKE lower(CAST(? AS text)) ESCAPE '\')",
     // Each id of a list is looked up in the index, in their order.
     has_ordered_ranges: false,
+    skips_nulls: false,
     is_one_of,
     time: |time_us| time_us.saturating_mul(1000).to_string(),
     buckets: |relation, _, _, _| relation.to_owned(),
