@@ -366,7 +366,7 @@ fn exchange<T>(
 pub(super) fn check(data: &[u8]) {
     for suite in [Suite::Sha1, Suite::Sha256] {
         let keys = SessionKeys::new(suite, &[1; 20]);
-        assert!(packet::open(&keys, [1, 2, 3, 4], data).is_none(), "nobody has signed it");
+        assert!(packet::open(&keys, [1, 2, 3, 4], data).is_none(), "it is not signed");
         keys.decrypt(data);
         controller_id(data, suite).ok();
     }
