@@ -13,6 +13,7 @@ use crate::support::{Kind, TestEnvironment};
 scenarios! { undistributed
     samples_are_read_from_the_days_of_the_job,
     no_large_table_is_scanned,
+    the_devices_of_a_job_are_found_among_thousands,
     jobs_of_one_user_are_found_among_those_of_others,
     each_order_of_jobs_has_an_index,
     corrected_times_of_jobs_are_computed_without_those_of_others,
@@ -302,6 +303,7 @@ fn no_large_table_is_scanned(environment: &mut TestEnvironment) {
         reader.series(SeriesScope::NodesOf(NOON)).unwrap().into_iter().map(|row| row.metric).collect();
     assert_eq!(reader.node_series(NOON, &metrics).unwrap().len(), 2);
     assert_eq!(reader.node_series(NOON, &metrics[..1]).unwrap().len(), 1);
+    assert_eq!((&mut reader as &mut dyn Read).device_series(NOON).unwrap(), []);
     let read: &mut dyn Read = &mut reader;
     let metrics = read.job_metrics(NOON, None).unwrap();
     assert_eq!(metrics.iter().map(|row| (row.series, row.nodes)).collect::<Vec<_>>(), [(1, 1), (1, 1)]);
@@ -323,15 +325,50 @@ fn no_large_table_is_scanned(environment: &mut TestEnvironment) {
     let plans = reader.take_plans();
     assert!(plans.len() >= 16, "{plans:#?}");
     for plan in plans {
-        for table in LARGE {
-            let scans = [
-                format!("Seq Scan on {table} "),
-                format!("Seq Scan on {table}\n"),
-                format!("SCAN {table}\n"),
-            ];
-            let is_scanned = scans.iter().any(|scan| format!("{plan}\n").contains(scan.as_str()));
-            assert!(!is_scanned, "{table}: {plan}");
-        }
+        assert_no_scan(&plan, LARGE.iter());
+    }
+}
+
+fn assert_no_scan<'a>(plan: &str, tables: impl Iterator<Item = &'a &'a str>) {
+    for table in tables {
+        let scans =
+            [format!("Seq Scan on {table} "), format!("Seq Scan on {table}\n"), format!("SCAN {table}\n")];
+        let is_scanned = scans.iter().any(|scan| format!("{plan}\n").contains(scan.as_str()));
+        assert!(!is_scanned, "{table}: {plan}");
+    }
+}
+
+/// 2,500 devices of 88 metrics, each of which serves a node.
+const DEVICES: [&str; 4] = [
+    "INSERT INTO series_shape (digest) WITH RECURSIVE device (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM device WHERE n < 2500)
+     SELECT 'device' || n FROM device",
+    "INSERT INTO metric WITH RECURSIVE value (n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM value WHERE n < 87)
+     SELECT 'device.' || digest || '.v' || n, 'watts', 'gauge' FROM series_shape, value WHERE digest LIKE 'device%'",
+    "INSERT INTO series_shape_member (shape_id, position, metric, labels)
+     WITH RECURSIVE value (n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM value WHERE n < 87)
+     SELECT shape_id, n, 'device.' || digest || '.v' || n, '{}' FROM series_shape, value WHERE digest LIKE 'device%'",
+    "INSERT INTO series_block (first_id, shape_id, node, served_node)
+     SELECT 1000000 + 88 * shape_id, shape_id, 'devices1', 'n' || substr(digest, 7) FROM series_shape WHERE digest LIKE 'device%'",
+];
+
+fn the_devices_of_a_job_are_found_among_thousands(environment: &mut TestEnvironment) {
+    fill(environment);
+    DEVICES.iter().for_each(|statement| environment.execute(statement));
+    environment.execute("ANALYZE");
+    let mut reader = environment.reader();
+    reader.record_plans();
+    let read: &mut dyn Read = &mut reader;
+    let series = read.device_series(NOON).unwrap();
+    assert_eq!((series.len(), series[0].node.as_str()), (88, "n12"));
+    assert_eq!(read.series(SeriesScope::NodesOf(NOON)).unwrap().len(), 88 + 2);
+    assert_eq!(read.series(SeriesScope::Node("n12")).unwrap().len(), 88 + 2);
+    assert_eq!(read.node_series(NOON, &["m1", "device.device12.v3"]).unwrap().len(), 2);
+    let plans = reader.take_plans();
+    assert!(plans.len() >= 7, "{plans:#?}");
+    for plan in plans {
+        assert_no_scan(&plan, LARGE.iter().chain(&["series_shape_member"]));
+        let is_of_blocks = plan.contains("FROM series_block") || plan.contains("JOIN series");
+        assert!(!is_of_blocks || plan.contains("series_block_by_measured_node"), "{plan}");
     }
 }
 

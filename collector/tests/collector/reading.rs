@@ -133,7 +133,7 @@ fn firing(job: JobHandle) -> Event {
 
 /// Query of each kind, about a job where there is one.
 pub(crate) fn queries(job_key: i64, job_id: &str, series: &IdRanges) -> Vec<Query> {
-    let (of, span_ns) = (SeriesOwner::Job(job_key), 0..i64::MAX);
+    let (of, of_nodes, span_ns) = (SeriesOwner::Job(job_key), SeriesOwner::NodesOf(job_key), 0..i64::MAX);
     let filter = JobFilter { job_key: Some(job_key), limit: 10, ..JobFilter::default() };
     let of_id = JobFilter { job_id: Some(job_id.to_owned()), limit: 10, ..JobFilter::default() };
     let of_node = SeriesOwner::Node("n1".to_owned());
@@ -183,13 +183,9 @@ pub(crate) fn queries(job_key: i64, job_id: &str, series: &IdRanges) -> Vec<Quer
         Query::JobNodes { job_key },
         Query::JobMetrics { job_key, node: None },
         Query::NodeSeries { job_key, metrics: vec!["node.load1".to_owned()] },
+        Query::DeviceSeries { job_key },
         Query::JobSeries { job_key, metrics: vec!["cpu.usage".to_owned(), "unknown".to_owned()] },
-        Query::Samples {
-            of: SeriesOwner::NodesOf(job_key),
-            series: series.clone(),
-            span_ns: 0..i64::MAX,
-            set: SampleSet::Plan,
-        },
+        Query::Samples { of: of_nodes, series: series.clone(), span_ns: 0..i64::MAX, set: SampleSet::Plan },
         Query::Usage {
             by: UsageGroup::User,
             ended_ns: 0..i64::MAX,

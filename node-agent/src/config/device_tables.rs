@@ -9,6 +9,7 @@ use polymeter_proto::series::Identifier;
 use polymeter_service::document::{Reporter, Section, Span};
 use polymeter_service::keys::Value;
 
+use super::node_lines::nodes_in;
 use super::value_parsers::absolute;
 use crate::sources::outside::{
     DEVICES_MAX, DeviceMetric, DeviceSettings, InvalidSetting, Scale, check_address,
@@ -55,7 +56,10 @@ fn device(mut table: Section<'_>, span: &Span, reporter: &mut Reporter<'_>) -> O
         reporter.fault(span, format_args!("`device`: expected a timeout of at most {TIMEOUT_MAX}"));
     }
     let node = table.parse("node", reporter, |text| Identifier::try_from(text));
-    let nodes = nodes(&mut table, reporter);
+    let device = name.as_ref().map(Identifier::as_str).unwrap_or_default();
+    let mut nodes_by_port =
+        table.parse("nodes_file", reporter, |path| nodes_in(path, device)).unwrap_or_default();
+    nodes_by_port.extend(nodes(&mut table, reporter));
     let tables = table.tables("metric", reporter).unwrap_or_default();
     table.finish(reporter);
     if tables.is_empty() || tables.len() > METRICS_MAX {
@@ -72,7 +76,8 @@ fn device(mut table: Section<'_>, span: &Span, reporter: &mut Reporter<'_>) -> O
     }
     let name = name?;
     let word = DeviceSettings::word_of(name.as_str());
-    let device = DeviceSettings { name, word, url: url?, credentials, timeout, node, nodes, metrics };
+    let device =
+        DeviceSettings { name, word, url: url?, credentials, timeout, node, nodes: nodes_by_port, metrics };
     check_metrics(&device, span, reporter);
     Some(device)
 }
@@ -197,6 +202,28 @@ mod tests {
         assert_eq!(period("device.pdu_3.energy"), None);
         assert_eq!(period("device.pdu_4.power").as_deref(), Some("1min"));
         assert_eq!(period("agent.cpu.time").as_deref(), Some("10s"));
+    }
+
+    #[test]
+    fn a_file_has_the_nodes_that_the_table_does_not_name() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("ports");
+        std::fs::write(&path, "pdu-3 1 node1\npdu-3 2 node2\nsw2 3 node3\n").unwrap();
+        let metric = "[[device.metric]]\nname = 'power'\naddress = 'p'\nperiod = '1s'\n";
+        let text = format!(
+            "{DEVICE}node = 'node9'\nnodes = {{ '2' = 'node7' }}\nnodes_file = '{}'\n{metric}",
+            path.display()
+        );
+        let device = parse(&text).unwrap().devices.remove(0);
+        let nodes: Vec<_> = device.nodes.iter().map(|(port, node)| format!("{port}={node}")).collect();
+        assert_eq!(nodes, ["1=node1", "2=node7"]);
+        assert_eq!(device.node.unwrap().as_str(), "node9");
+        std::fs::write(&path, "pdu-3 1\n").unwrap();
+        let faults = parse(&text).unwrap_err();
+        assert!(
+            faults.contains("devices.toml:6: `nodes_file`: ") && faults.contains("ports:1: expected"),
+            "{faults}"
+        );
     }
 
     #[test]

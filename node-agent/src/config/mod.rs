@@ -4,6 +4,7 @@ mod device_tables;
 mod file;
 mod key_settings;
 mod model;
+mod node_lines;
 mod openmetrics;
 mod rules;
 mod trigger_tables;
