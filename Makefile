@@ -256,6 +256,7 @@ quick-experiments: test-deps ## Run every experiment and bench once, short
 	$(BENCH) scale --quick $$(command -v prometheus > /dev/null && echo --prometheus)
 	$(BENCH) world --quick --measure
 	$(BENCH) usage --quick
+	$(BENCH) polling --quick $$(command -v prometheus > /dev/null && echo --prometheus)
 	$(SUDO) $(BENCH) gather --quick
 	$(SUDO) $(BENCH) idle --quick
 	$(SUDO) $(BENCH) stacks --quick

@@ -9,8 +9,8 @@ use clap::{Parser, Subcommand};
 
 use crate::experiments::{
     citus, connections, control, ebpf, failover, gather, hindsight, idle, ingest, jitter, jobs, live,
-    overhead, pages, papers, parts, read_cost, record, regions, remote_write, scale, stacks, straggler,
-    usage, wire, world,
+    overhead, pages, papers, parts, polling, read_cost, record, regions, remote_write, scale, stacks,
+    straggler, usage, wire, world,
 };
 
 /// Whole-system experiments. Each prints the machine, the revision and a table; --quick runs it for some
@@ -34,6 +34,7 @@ enum Experiment {
     Overhead(overhead::Arguments),
     Control(control::Arguments),
     Jobs(jobs::Arguments),
+    Polling(polling::Arguments),
     Regions(regions::Arguments),
     Stacks(stacks::Arguments),
     // The wire.
@@ -77,6 +78,7 @@ fn run(experiment: Experiment) -> Result<(), Box<dyn Error>> {
         Experiment::Overhead(arguments) => overhead::run(arguments),
         Experiment::Control(arguments) => control::run(arguments),
         Experiment::Jobs(arguments) => jobs::run(arguments),
+        Experiment::Polling(arguments) => polling::run(arguments),
         Experiment::Regions(arguments) => regions::run(&arguments),
         Experiment::Stacks(arguments) => stacks::run(arguments),
         Experiment::Wire(wire::Arguments {}) => wire::run(),

@@ -96,6 +96,7 @@ pub struct BmcState {
     pub sensors: Vec<BmcSensor>,
     pub password: String,
     sessions: BTreeMap<u32, Session>,
+    next_id: u32,
     first_answer: Option<Vec<u8>>,
 }
 
@@ -131,6 +132,7 @@ impl Bmc {
             sensors: Vec::new(),
             password: password.to_owned(),
             sessions: BTreeMap::new(),
+            next_id: 0x1000,
             first_answer: None,
         }));
         let (is_stopped, packets) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
@@ -270,7 +272,8 @@ impl BmcState {
         if status != 0 {
             return [&[tag, status, 0, 0], console_id].concat();
         }
-        let id = 0x1000 + u32::try_from(self.sessions.len()).unwrap();
+        let id = self.next_id;
+        self.next_id += 1;
         let console_id: [u8; 4] = console_id.try_into().unwrap();
         let session = Session { is_sha256, console_id, ..Session::default() };
         self.sessions.insert(id, session);

@@ -16,6 +16,7 @@ pub(crate) mod overhead;
 pub(crate) mod pages;
 pub(crate) mod papers;
 pub(crate) mod parts;
+pub(crate) mod polling;
 pub(crate) mod read_cost;
 pub(crate) mod record;
 pub(crate) mod regions;

@@ -6,6 +6,7 @@ use clap::Subcommand;
 use polymeter_benches::bare::Bare;
 
 use super::papers::stamps::{self, Stamps};
+use super::polling::stand_ins::StandIns;
 use super::scale::exporters::Exporters;
 use super::scale::fleet::Fleet;
 use super::{connections, ebpf, jitter, overhead};
@@ -29,6 +30,8 @@ pub(crate) enum Part {
     Receiver,
     /// Takes time stamps.
     Stamps { json: String },
+    /// Stand-ins for devices outside the nodes.
+    StandIns { json: String },
 }
 
 impl Part {
@@ -42,6 +45,7 @@ impl Part {
             Self::Fleet { json } => serde_json::from_str::<Fleet>(&json)?.run(),
             Self::Receiver => connections::receive(),
             Self::Stamps { json } => stamps::take(serde_json::from_str::<Stamps>(&json)?),
+            Self::StandIns { json } => serde_json::from_str::<StandIns>(&json)?.run(),
         }
     }
 }

@@ -275,4 +275,16 @@ fn sessions_are_few_and_end() {
     assert_eq!(short.read(&found[1..4]).unwrap(), [None, None, Some(-10.0)]);
     drop((device, short));
     wait_until("all sessions have ended", || bmc.sessions() == 0);
+    let (_collector, endpoint) = collector(&env, &env.endpoint());
+    let plan = Plan { collector: &endpoint, jobs: &[], baseline: &[("agent.cpu.time", "1s")] };
+    let device = format!(
+        "[[device]]\nname = \"bmc\"\nurl = \"ipmi://{}\"\ncredentials = \"{}\"\ntimeout = \"30s\"\n\
+         metric = [{{ name = \"power\", address = \"power\", period = \"100ms\" }}]\n",
+        bmc.address,
+        env.path("bmc.secret").display()
+    );
+    let agent = Agent::start_with(&env, &plan, "", &device);
+    wait_until("the agent has a session", || bmc.sessions() == 1);
+    agent.daemon.terminate();
+    wait_until("its session has ended", || bmc.sessions() == 0);
 }

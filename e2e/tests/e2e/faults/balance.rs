@@ -1,7 +1,7 @@
 //! Checks of the database against the agents' own counters, the data left in their spools, and the kernel's
 //! values.
 
-use super::fixture::{METRICS, Results};
+use super::fixture::{METRICS, OF_DEVICE, Results};
 use polymeter_e2e::reference::assert_between;
 use polymeter_e2e::stored;
 
@@ -18,7 +18,8 @@ impl Results {
 }
 
 fn sources() -> String {
-    let rows = METRICS.map(|(metric, source, _)| format!("('{metric}', '{source}')"));
+    let sources = METRICS.map(|(metric, source, _)| (metric, source)).into_iter().chain(OF_DEVICE);
+    let rows: Vec<_> = sources.map(|(metric, source)| format!("('{metric}', '{source}')")).collect();
     format!("of (metric, source) AS (VALUES {})", rows.join(", "))
 }
 
@@ -162,6 +163,22 @@ pub(crate) fn assert_ended_sessions_are_stored(results: &mut Results) {
             assert_eq!(stored_rows, kept, "{session}: {left:?}");
         }
     }
+}
+
+/// Checks that a device that lies has values on each node, all of the time of the test, and none that it could
+/// not have measured.
+pub(crate) fn assert_device_has_only_its_values(results: &mut Results) {
+    let of_device = "samples JOIN series USING (series_id) WHERE metric LIKE 'device.liar.%'";
+    let nodes = format!("SELECT count(DISTINCT node) FROM {of_device}");
+    assert_eq!(results.number(&nodes), results.nodes.len() as u64);
+    let rows = results.number(&format!("SELECT count(*) FROM {of_device}"));
+    assert!(rows > 500, "only {rows} samples");
+    let wrong = format!(
+        "SELECT metric, labels, time, value FROM {of_device}
+         AND (value IS NULL OR value NOT BETWEEN 0 AND 1e12
+             OR time < (SELECT min(started) FROM session) OR time > now() + interval '1 minute') LIMIT 20"
+    );
+    results.assert_no_rows("no values of the device", &wrong);
 }
 
 pub(crate) fn assert_values_match_the_kernel(results: &Results) {

@@ -1,7 +1,10 @@
-//! Three agents that track the same job, a collector, a database, and a link that can be cut.
+//! Three agents that track the same job and poll the same device, a collector, a database, and a link that can
+//! be cut. The device lies.
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::path::Path;
+use std::process::Command;
 use std::sync::Arc;
 
 use super::churn::CgroupChurn;
@@ -37,6 +40,18 @@ pub(crate) const METRICS: [(&str, &str, &str); 9] = [
     ("node.load1", "proc/loadavg", "50ms"),
 ];
 
+/// Metrics of the device, which has a table of its own.
+pub(crate) const OF_DEVICE: [(&str, &str); 3] = [
+    ("device.liar.power", "device/liar"),
+    ("device.liar.identity", "device/liar"),
+    ("device.liar.energy", "device/liar"),
+];
+
+const DEVICE: &str = "[[device]]\nname = \"liar\"\nurl = \"http://10.0.0.1:9900\"\ntimeout = \"300ms\"\n\
+    metric = [{ name = \"power\", address = \"power\", period = \"20ms\" }, \
+    { name = \"identity\", address = \"identity\", period = \"100ms\" }, \
+    { name = \"energy\", address = \"energy_joules_total\", period = \"50ms\" }]\n";
+
 /// Sources of the job; the last metric is the node's.
 const SOURCES: [&str; 6] =
     ["v2/cpu.stat", "v1/memory.usage_in_bytes", "v1/memory.stat", "v1/pids.current", "processes/io", "cpus"];
@@ -54,6 +69,7 @@ pub(crate) struct EndedSession {
 /// All programs of the test. Fields are dropped in this order.
 pub(crate) struct Fixture {
     agents: [Option<Agent>; AGENTS],
+    liar: Option<Daemon>,
     collector: Option<Daemon>,
     observer: Option<Observer>,
     churn: Option<CgroupChurn>,
@@ -94,6 +110,7 @@ impl Fixture {
         let job = cgroups.job(JOB);
         let mut fixture = Self {
             agents: [const { None }; AGENTS],
+            liar: None,
             collector: None,
             observer: Some(Observer::start(job)),
             churn: Some(CgroupChurn::start(&cgroups, seed)),
@@ -105,6 +122,11 @@ impl Fixture {
             stopped: Vec::new(),
         };
         fixture.start_collector();
+        let mut liar = Command::new("python3");
+        liar.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/e2e/faults/liar.py"));
+        liar.args(["9900", &seed.to_string()]);
+        let liar = fixture.network.within(LinkEnd::Near, &liar);
+        fixture.liar = Some(Daemon::of(&fixture.server_env, liar));
         (0..AGENTS).for_each(|node| fixture.start_agent(node));
         fixture.wait_for_acknowledgements();
         fixture
@@ -135,7 +157,7 @@ impl Fixture {
         );
         let baseline = METRICS.map(|(metric, _, period)| (metric, period));
         let plan = Plan { collector: ENDPOINT, jobs: &[self.cgroups.pattern()], baseline: &baseline };
-        let agent = Agent::start_within(node, &plan, &keys, "", |program| match number {
+        let agent = Agent::start_within(node, &plan, &keys, DEVICE, |program| match number {
             BEHIND_LINK => self.network.within(LinkEnd::Far, &program),
             FULL_DISK => disk::with_tmpfs(&spool, "4k", &self.network.within(LinkEnd::Near, &program)),
             _ => self.network.within(LinkEnd::Near, &program),

@@ -172,5 +172,6 @@ fn no_sample_is_lost_silently_under_faults() {
     balance::assert_stored_matches_ledger(&mut results);
     balance::assert_no_gaps(&mut results);
     balance::assert_ended_sessions_are_stored(&mut results);
+    balance::assert_device_has_only_its_values(&mut results);
     balance::assert_values_match_the_kernel(&results);
 }
