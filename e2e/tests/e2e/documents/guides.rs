@@ -157,7 +157,12 @@ const ELSEWHERE: &[(&str, &str, &str)] = &[
         "polymeter overhead",
         "takes minutes: e2e/tests/e2e/overhead.rs has a short one within a run",
     ),
-    (DEVICES, "(umask 077", OF_DEVICES),
+    (DEVICES, "(umask 077; echo", OF_DEVICES),
+    (
+        DEVICES,
+        "(umask 077; printf",
+        "needs a controller: e2e/tests/e2e/management_controllers.rs has that of OpenIPMI",
+    ),
     (DEVICES, "polymeter-agent --check", OF_DEVICES),
     (DEVICES, "polymeter set --socket", OF_DEVICES),
     (
