@@ -5,7 +5,7 @@
 
 use super::ebpf;
 use super::{
-    beegfs, cpu_list, drm, gpfs, gpu_clients, ipmi, job_cpus, lustre, mount_table, nfs, nvidia, outside,
+    beegfs, cpu_list, dcmi, drm, gpfs, gpu_clients, job_cpus, lustre, mount_table, nfs, nvidia, outside,
     perf, process_files, process_list, rapl, refresh, resctrl, served_jobs, stacks, taskstats, value_file,
 };
 
@@ -41,7 +41,7 @@ pub static PARSERS: &[Parser] = &[
     parser(b'E', "energy_event", &["rapl"], rapl::check_event),
     parser(b'f', "forks", &["perf"], perf::check),
     parser(b'g', "gpu_metrics", &["amdgpu"], drm::check_amdgpu_table),
-    parser(b'i', "ipmi", &["ipmi"], ipmi::check),
+    parser(b'i', "ipmi", &["ipmi"], dcmi::check),
     parser(b'I', "ipmi_lan", &["device"], outside::check_ipmi_lan),
     parser(b'j', "job_stats", &["lustre_jobs"], served_jobs::check),
     parser(b'L', "device_lines", &["device"], outside::check_lines),

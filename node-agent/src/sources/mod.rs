@@ -11,6 +11,7 @@ mod cgroup_processes;
 mod child_process;
 mod cpu_list;
 mod custom_source;
+mod dcmi;
 mod devices;
 mod drm;
 mod ebpf;

@@ -53,18 +53,20 @@ pub(super) struct ShapedSeries {
 /// Expression for the node that the values of a block are about. An index has it.
 const MEASURED_NODE: &str = "coalesce(series_block.served_node, series_block.node)";
 
-/// Returns the condition for the blocks of an owner, and its parameter.
-fn condition(of: SeriesScope<'_>) -> (&'static str, Value<'_>) {
+/// Returns tables and the condition for the blocks of an owner, and its parameter. The order of a cross join
+/// is that in which SQLite reads: the nodes of a job are few.
+fn blocks(of: SeriesScope<'_>) -> (&'static str, Value<'_>) {
     match of {
-        SeriesScope::Job(key) => ("series_block.job_key = $1", Value::Integer(key)),
+        SeriesScope::Job(key) => ("series_block WHERE series_block.job_key = $1", Value::Integer(key)),
         SeriesScope::Node(node) => (
-            "series_block.job_key IS NULL
+            "series_block WHERE series_block.job_key IS NULL
              AND (coalesce(series_block.served_node, series_block.node) = $1 OR series_block.node = $1)",
             node.into(),
         ),
         SeriesScope::NodesOf(key) => (
-            "series_block.job_key IS NULL AND coalesce(series_block.served_node, series_block.node)
-                 IN (SELECT node FROM job_node WHERE job_node.job_key = $1)",
+            "(SELECT DISTINCT node FROM job_node WHERE job_key = $1) AS own CROSS JOIN series_block
+             WHERE series_block.job_key IS NULL
+                 AND coalesce(series_block.served_node, series_block.node) = own.node",
             Value::Integer(key),
         ),
     }
@@ -77,22 +79,19 @@ impl Reader {
         of: SeriesScope<'_>,
         node: Option<&str>,
     ) -> Result<ShapedSeries, StoreError> {
-        let (condition, parameter) = condition(of);
+        let (blocks, parameter) = blocks(of);
         let mut parameters = vec![parameter];
         let of_node = if node.is_some() { " AND series_block.node = $2" } else { "" };
         parameters.extend(node.map(Value::from));
-        let select = format!(
-            "SELECT {MEASURED_NODE}, first_id, shape_id FROM series_block WHERE {condition}{of_node}"
-        );
+        let select = format!("SELECT {MEASURED_NODE}, first_id, shape_id FROM {blocks}{of_node}");
         let blocks = self.rows::<Block>(&select, &parameters)?;
         self.with_members(blocks, "")
     }
 
     /// Returns the series of devices outside the nodes that are about a job's nodes.
     pub(super) fn device_series(&mut self, job_key: i64) -> Result<ShapedSeries, StoreError> {
-        let (condition, parameter) = condition(SeriesScope::NodesOf(job_key));
-        let select =
-            format!("SELECT {MEASURED_NODE}, first_id, shape_id FROM series_block WHERE {condition}");
+        let (blocks, parameter) = blocks(SeriesScope::NodesOf(job_key));
+        let select = format!("SELECT {MEASURED_NODE}, first_id, shape_id FROM {blocks}");
         let blocks = self.rows::<Block>(&select, &[parameter])?;
         self.with_members(blocks, &format!(" AND metric LIKE '{DEVICE_METRICS}%'"))
     }
@@ -106,8 +105,8 @@ impl Reader {
 
     /// Returns the first ids of an owner's blocks, each with the node that sampled it.
     pub(super) fn blocks_of(&mut self, of: SeriesScope<'_>) -> Result<Vec<(i64, String)>, StoreError> {
-        let (condition, parameter) = condition(of);
-        self.rows(&format!("SELECT first_id, node FROM series_block WHERE {condition}"), &[parameter])
+        let (blocks, parameter) = blocks(of);
+        self.rows(&format!("SELECT first_id, series_block.node FROM {blocks}"), &[parameter])
     }
 
     /// Returns the members of shapes, which are named: a planner might look for the blocks of each member,

@@ -11,7 +11,7 @@ use polymeter_benches::store::{Kind, Store};
 use polymeter_benches::table::{self, say, to_f64};
 
 use super::super::scale::part::Part;
-use super::super::scale::prometheus::{self, Prometheus};
+use super::super::scale::prometheus::{self, Prometheus, Scraper};
 use super::Arguments;
 use super::stand_ins::{StandIns, Stood, address, names};
 
@@ -194,7 +194,7 @@ fn by_prometheus(arguments: &Arguments) -> Result<Scraped, Box<dyn Error>> {
     let targets =
         (0..arguments.exporters).map(|number| (format!("n{number}"), format!("{}:{port}", address(number))));
     let configuration = prometheus::configuration(arguments.exporter_period, targets);
-    let server = Prometheus::start(Path::new(scratch.path()), &configuration)?;
+    let server = Prometheus::start(Scraper::Prometheus, Path::new(scratch.path()), &configuration, None)?;
     let window = Window::begin(arguments);
     let (before, stood_before) = (server.usage()?, exporters.stood()?);
     let mut memory_kib = 0;

@@ -2,7 +2,6 @@
 //!
 //! A request takes some milliseconds to seconds, and occupies the controller: it belongs to the slow lane.
 
-pub(super) mod dcmi;
 mod device;
 
 use std::path::{Path, PathBuf};
@@ -12,15 +11,13 @@ use polymeter_proto::period::Period;
 use rustix::io::Errno;
 
 use super::custom_source::CustomSource;
+use super::dcmi::{self, NoPower};
 use super::kind::{Lane, OpenRequest, Opening, SourceKind};
 use super::outcome::Outcome;
 use super::reading::Reading;
 use super::slot::Slot;
 use super::target::Target;
-use dcmi::NoPower;
 use device::{Controller, Device};
-
-pub(super) use dcmi::check;
 
 const KIND: &str = "ipmi";
 

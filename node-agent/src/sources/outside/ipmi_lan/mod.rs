@@ -21,7 +21,7 @@ use polymeter_proto::series::Unit;
 
 use super::connection::{Connection, DeviceError, Found, Number, VALUES_MAX};
 use super::settings::{DeviceMetric, DeviceUrl};
-use crate::sources::ipmi::dcmi::{self, NoPower};
+use crate::sources::dcmi::{self, NoPower};
 use controller::{Access, Controller};
 use packet::Command;
 use sensor_record::Sensor;
