@@ -105,6 +105,13 @@ impl Cumulative {
         self.points.iter().map(|(time_ns, _)| *time_ns)
     }
 
+    /// Mean increases per second between neighbouring points within a time.
+    pub(crate) fn rates(&self, span_ns: &Range<i64>) -> impl Iterator<Item = f64> {
+        let pairs = self.points.iter().zip(self.points.iter().skip(1));
+        let within = pairs.filter(|(before, after)| span_ns.start <= before.0 && after.0 <= span_ns.end);
+        within.map(|(before, after)| (after.1 - before.1) / units::seconds_between(before.0, after.0))
+    }
+
     /// Increase between two times as far as points cover it: before the first and after the last there is
     /// none.
     pub(crate) fn within(&self, span_ns: &Range<i64>) -> f64 {

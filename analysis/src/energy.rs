@@ -89,8 +89,23 @@ pub(crate) fn of_node(
     (!parts.is_empty()).then_some(NodeEnergy { parts, is_estimate })
 }
 
+/// Sources on a node that the job had alone, each with the name of its metric and its part of the node.
+pub(crate) fn sources_of(
+    counters: &NodeCounters,
+    series: &[&SeriesReport],
+) -> Vec<(&'static str, &'static str, Cumulative)> {
+    let of_node = WHOLE.iter().chain(&PARTS).filter_map(|source| {
+        let counters = counters.get(source.metric)?;
+        Some((source.metric, source.part, total(counters)))
+    });
+    let gpus: Vec<Cumulative> =
+        of_metric(series, GPUS.metric).map(|series| Cumulative::of_rates(&series.curve)).collect();
+    let gpus = (!gpus.is_empty()).then(|| (GPUS.metric, GPUS.part, total(&gpus)));
+    of_node.chain(gpus).collect()
+}
+
 /// Increases of several counters together, at the times of the first.
-fn total(counters: &[Cumulative]) -> Cumulative {
+pub(crate) fn total(counters: &[Cumulative]) -> Cumulative {
     shares(counters, |_| 1.0)
 }
 

@@ -16,6 +16,7 @@ use crate::cumulative::Cumulative;
 use crate::derived;
 use crate::devices;
 use crate::energy::{self, NodeCounters};
+use crate::energy_sources;
 use crate::model::{Report, SeriesReport};
 use crate::series::{Periods, Summary};
 use crate::traffic;
@@ -48,7 +49,7 @@ pub(crate) fn add_to(reader: &mut dyn Read, job: &JobRow, report: &mut Report) -
         nodes.iter().filter(|row| !row.is_shared).map(|row| row.node.as_str()).collect();
     rows.retain(|row| of_energy.contains(&row.metric.as_str()) || alone.contains(row.node.as_str()));
     let has_few_nodes = nodes.len() <= derived::NODES_MAX;
-    add_devices(reader, job, report, (&nodes, &of_devices, has_few_nodes))?;
+    let by_devices = add_devices(reader, job, report, (&nodes, &of_devices, has_few_nodes))?;
     let values = values(reader, job, &rows)?;
     // Devices whose bytes are those of others do not count.
     rows.retain(|row| values.contains_key(&row.series_id));
@@ -58,6 +59,9 @@ pub(crate) fn add_to(reader: &mut dyn Read, job: &JobRow, report: &mut Report) -
     if has_energy {
         add_energy(report, &nodes, &counters);
     }
+    if has_few_nodes {
+        energy_sources::add_to(report, &nodes, &counters, (&of_devices, &by_devices));
+    }
     traffic::add_to(report, &nodes, &counters);
     if has_few_nodes {
         rows.retain(|row| of_traffic.contains(&row.metric.as_str()));
@@ -66,26 +70,28 @@ pub(crate) fn add_to(reader: &mut dyn Read, job: &JobRow, report: &mut Report) -
     Ok(())
 }
 
-/// Adds the measurements of devices, and their series on nodes that the job had alone.
+/// Adds the measurements of devices, and their series on nodes that the job had alone. Returns their counters,
+/// and the integrals of their powers, by series.
 fn add_devices(
     reader: &mut dyn Read,
     job: &JobRow,
     report: &mut Report,
     (nodes, rows, has_series): (&[JobNodeRow], &[SeriesRow], bool),
-) -> Result<(), StoreError> {
+) -> Result<BTreeMap<i64, Cumulative>, StoreError> {
     if rows.is_empty() {
-        return Ok(());
+        return Ok(BTreeMap::new());
     }
     let values = values(reader, job, rows)?;
     let counters =
         rows.iter().filter_map(|row| Some((row.series_id, counter(row, values.get(&row.series_id)?))));
-    devices::add_to(report, nodes, rows, &counters.collect());
+    let counters = counters.collect();
+    devices::add_to(report, nodes, rows, &counters);
     if has_series {
         let is_alone = |row: &&SeriesRow| nodes.iter().any(|node| node.node == row.node && !node.is_shared);
         let alone: Vec<SeriesRow> = rows.iter().filter(is_alone).cloned().collect();
         add_series(report, nodes, &alone, values);
     }
-    Ok(())
+    Ok(counters)
 }
 
 enum Values {

@@ -27,6 +27,30 @@ pub struct EnergyPart {
     pub joules: f64,
 }
 
+/// Energy of a node that the job had alone by one source. Those of one node stand beside each other; their sum
+/// has no meaning.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct EnergyBySource {
+    pub node: String,
+    /// Metric, behind that of the device if a device measured it.
+    pub name: String,
+    pub devices: Vec<String>,
+    /// Sensor of the device; empty for others.
+    pub sensor: String,
+    /// `node` for the whole node, or `processors`, `memory` or `gpus`.
+    pub part: &'static str,
+    /// True for the source of the whole node with the smallest error of its own.
+    pub is_best: bool,
+    pub joules: f64,
+    /// Its own error; of the best source at least the greatest difference to another one of the whole node.
+    pub error_joules: f64,
+    /// Median of the times between its values.
+    pub period_s: f64,
+    /// Delay behind the source with the shortest period; none if it is this one or cannot be told.
+    pub delay_s: Option<f64>,
+    pub delay_error_s: Option<f64>,
+}
+
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct NodeEnergy {
     /// Measured parts of the node, each with its counter.

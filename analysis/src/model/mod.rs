@@ -26,7 +26,7 @@ use serde::Serialize;
 pub use derived::DerivedReport;
 pub use devices::{DeviceMeasurement, DeviceQuantity};
 pub use distribution::DistributionReport;
-pub use energy::{Energy, EnergyPart, NodeEnergy};
+pub use energy::{Energy, EnergyBySource, EnergyPart, NodeEnergy};
 pub use events::{FiringReport, LossReport, MarkedInstant, Phase, PlanChange, RefusedRequest};
 pub use finding::{Finding, Resource, Scheduler, Severity};
 pub use kept::{KeptGrowth, KeptReport};
@@ -76,6 +76,8 @@ pub struct Report {
     pub traffic: Vec<Traffic>,
     /// Power, energy and traffic of each node by devices outside the nodes.
     pub devices: Vec<DeviceMeasurement>,
+    /// Energy of each node by all sources that measure it.
+    pub energy_sources: Vec<EnergyBySource>,
     pub findings: Vec<Finding>,
     /// Shortest time of a job from which on a rule would have a finding for which this job is too short; none
     /// if there is no such rule.

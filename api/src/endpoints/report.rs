@@ -32,9 +32,10 @@ pub(super) static REPORT: Endpoint = Endpoint {
 };
 
 /// Members of a report that are lists without a bound, and those that other resources have.
-const LONG: [&str; 10] = [
+const LONG: [&str; 11] = [
     "by_node",
     "devices",
+    "energy_sources",
     "steps",
     "tasks",
     "series",
@@ -169,6 +170,7 @@ fn extents(report: &Report) -> Value {
 fn clear_long(report: &mut Report) {
     report.by_node.clear();
     report.devices.clear();
+    report.energy_sources.clear();
     report.steps.clear();
     report.tasks.clear();
     report.series.clear();

@@ -2,6 +2,7 @@
 
 use polymeter_analysis::advice::facts::Facts;
 use polymeter_analysis::device_text::device_text;
+use polymeter_analysis::energy_text::energy_sources_text;
 use polymeter_analysis::model::{Finding, Report};
 use polymeter_proto::text::abridged_list;
 
@@ -52,6 +53,7 @@ pub(super) fn header(page: &mut String, report: &Report) {
         ("File systems", summary::file_systems(report).map(|systems| text(&systems))),
         ("Energy", summary::energy(report).map(|energy| text(&energy))),
         ("Devices", device_text(report).map(|devices| text(&devices))),
+        ("Energy by source", energy_sources_text(report).map(|sources| text(&sources))),
         ("Restarts", restarts.map(|restarts| restarts.to_string())),
     ] {
         if let Some(value) = value {

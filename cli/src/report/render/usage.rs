@@ -4,6 +4,7 @@ use super::paragraph::paragraph;
 use crate::output::units;
 use crate::report::summary;
 use polymeter_analysis::device_text::device_text;
+use polymeter_analysis::energy_text::energy_sources_text;
 use polymeter_analysis::model::Report;
 
 pub(super) fn text(report: &Report, limit: Option<usize>) -> String {
@@ -31,6 +32,7 @@ pub(super) fn text(report: &Report, limit: Option<usize>) -> String {
         ("file systems", summary::file_systems(report)),
         ("energy", summary::energy(report)),
         ("devices", device_text(report)),
+        ("energy by source", energy_sources_text(report)),
     ];
     rows.extend(of_nodes.into_iter().filter_map(|(label, text)| Some((label, text?))));
     if let Some(faults) = used.page_faults {
