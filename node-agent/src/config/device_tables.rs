@@ -236,7 +236,7 @@ mod tests {
     #[test]
     fn all_faults_are_reported_with_their_lines() {
         let text = format!(
-            "{DEVICE}node = 'no node'\ncredentials = 'x'\ntimeout = '2min'\n[[device.metric]]\nname = 'Power'\naddress = 'p'\n\
+            "{DEVICE}node = ' '\ncredentials = 'x'\ntimeout = '2min'\n[[device.metric]]\nname = 'Power'\naddress = 'p'\n\
              scale = 'x'\nkind = 'sum'\nlabel = 'device'\nperiod = 'often'\ncolour = 'red'\n\
              [[device]]\nname = 'PDU_3'\nurl = 'ftp://x'\n{DEVICE}[[device.metric]]\nname = 'power'\n"
         );
