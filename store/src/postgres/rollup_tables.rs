@@ -30,7 +30,7 @@ pub(super) const COMPUTE: Task = Task { name: "compute the rollups", rounds: 1, 
 
 /// Computes the buckets with late samples again.
 pub(super) const COMPUTE_LATE: Task =
-    Task { name: "add late samples to the rollups", rounds: 5, run: compute_late };
+    Task { name: "add late samples to the rollups", rounds: 1, run: compute_late };
 
 const COMPUTING: &str = "compute the rollups";
 const COMPUTING_LATE: &str = "add late samples to the rollups";
