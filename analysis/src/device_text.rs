@@ -101,10 +101,10 @@ mod tests {
         ];
         assert_eq!(
             device_text(&report).unwrap(),
-            "outlet.power 40.0 kJ, 400 W on average on 2 of 3 nodes; \
-             power 25.0 kJ, 250 W on average on 1 of 3 nodes; \
-             power 29.0 kJ, 290 W on average on 1 of 3 nodes; \
-             port.receive.bytes 1.00 KiB from the nodes on 1 of 3 nodes"
+            "outlet.power 40 kJ, 400 W on average on 2 of 3 nodes; \
+             power 25 kJ, 250 W on average on 1 of 3 nodes; \
+             power 29 kJ, 290 W on average on 1 of 3 nodes; \
+             port.receive.bytes 1 KiB from the nodes on 1 of 3 nodes"
         );
     }
 }

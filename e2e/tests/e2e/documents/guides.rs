@@ -164,6 +164,7 @@ const ELSEWHERE: &[(&str, &str, &str)] = &[
         "needs a controller: e2e/tests/e2e/management_controllers.rs has that of OpenIPMI",
     ),
     (DEVICES, "polymeter-agent --check", OF_DEVICES),
+    (DEVICES, "site-inventory --ports", "a command of the site"),
     (DEVICES, "polymeter set --socket", OF_DEVICES),
     (
         "docs/how-to/exporters.md",

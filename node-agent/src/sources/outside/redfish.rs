@@ -13,11 +13,8 @@ use super::connection::{Connection, DeviceError, Found, Number, VALUES_MAX};
 use super::credentials::Credentials;
 use super::http::HttpClient;
 use super::redfish_readings::{Quantity, Reading, number, readings, sensor_readings};
-use super::redfish_session::Session;
+use super::redfish_session::{Session, path_of, resource};
 use super::settings::DeviceMetric;
-
-/// Bytes of one resource. A collection with all its sensors has some hundred thousand.
-const RESOURCE_BYTES: usize = 1024 * 1024;
 
 const CHASSIS_MAX: usize = 64;
 
@@ -113,11 +110,6 @@ impl Redfish {
     }
 }
 
-pub(super) fn resource(client: &mut HttpClient, path: &str) -> Result<Value, DeviceError> {
-    let answer = client.get(path, "application/json", RESOURCE_BYTES)?;
-    serde_json::from_slice(&answer.body).map_err(|_invalid| DeviceError::Malformed("a resource is no JSON"))
-}
-
 /// Takes the readings of quantities that are still left, and then leaves those out.
 fn take(readings: Vec<Reading>, left: &mut Vec<Quantity>, found: &mut Vec<Reading>) {
     let new: Vec<Reading> = readings.into_iter().filter(|reading| left.contains(&reading.quantity)).collect();
@@ -137,14 +129,6 @@ fn link(resource: &Value, key: &str) -> Option<String> {
 fn members(collection: &Value) -> Vec<String> {
     let members = collection.get("Members").and_then(Value::as_array);
     members.into_iter().flatten().filter_map(path_of).collect()
-}
-
-pub(super) fn path_of(reference: &Value) -> Option<String> {
-    const PATH_BYTES: usize = 512;
-
-    let path = reference.get("@odata.id")?.as_str()?;
-    let is_plain = path.starts_with("/redfish/") && path.bytes().all(|byte| byte.is_ascii_graphic());
-    (is_plain && path.len() <= PATH_BYTES).then(|| path.to_owned())
 }
 
 impl Connection for Redfish {

@@ -11,10 +11,12 @@ use serde_json::{Value, json};
 use super::connection::DeviceError;
 use super::credentials::Credentials;
 use super::http::{HttpClient, SESSION_TOKEN, secret};
-use super::redfish::{path_of, resource};
 
 /// Bytes of an answer to a login.
 const ANSWER_BYTES: usize = 64 * 1024;
+
+/// Bytes of one resource. A collection with all its sensors has some hundred thousand.
+const RESOURCE_BYTES: usize = 1024 * 1024;
 
 pub(super) struct Session {
     /// User and password; none if there is no password.
@@ -109,6 +111,20 @@ fn of_service(location: &str, sessions: &str) -> Option<String> {
         .map_or(location, |(_, rest)| rest.split_at(rest.find('/').unwrap_or(rest.len())).1);
     let path = path_of(&json!({"@odata.id": path}))?;
     path.starts_with(&format!("{}/", sessions.trim_end_matches('/'))).then_some(path)
+}
+
+pub(super) fn resource(client: &mut HttpClient, path: &str) -> Result<Value, DeviceError> {
+    let answer = client.get(path, "application/json", RESOURCE_BYTES)?;
+    serde_json::from_slice(&answer.body).map_err(|_invalid| DeviceError::Malformed("a resource is no JSON"))
+}
+
+/// Path of a linked resource of the same service.
+pub(super) fn path_of(reference: &Value) -> Option<String> {
+    const PATH_BYTES: usize = 512;
+
+    let path = reference.get("@odata.id")?.as_str()?;
+    let is_plain = path.starts_with("/redfish/") && path.bytes().all(|byte| byte.is_ascii_graphic());
+    (is_plain && path.len() <= PATH_BYTES).then(|| path.to_owned())
 }
 
 #[cfg(test)]
