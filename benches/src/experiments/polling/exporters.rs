@@ -12,7 +12,7 @@ use polymeter_benches::table::{self, say, to_f64};
 
 use super::super::scale::part::Part;
 use super::super::scale::prometheus::{self, Prometheus, Scraper};
-use super::Arguments;
+use super::arguments::Arguments;
 use super::stand_ins::{StandIns, Stood, address, names};
 
 /// What scraped the exporters, and what it took.

@@ -1,5 +1,6 @@
 //! Measures an agent that polls devices outside the nodes.
 
+mod arguments;
 mod exporters;
 pub(crate) mod stand_ins;
 
@@ -9,57 +10,13 @@ use std::net::{Ipv4Addr, UdpSocket};
 use polymeter_benches::agent::{Agent, Running};
 use polymeter_benches::clock::{SECOND_NS, now_ns, sleep_until};
 use polymeter_benches::process::{self, steal_s};
-use polymeter_benches::store::Kind;
 use polymeter_benches::table::{self, say, to_f64};
 use polymeter_proto::ledger::Tally;
 use polymeter_proto::period::Period;
 
+pub(crate) use self::arguments::Arguments;
 use self::stand_ins::{OBJECTS, StandIns, Stood, address};
 use super::scale::part::Part;
-
-/// Measures an agent that polls devices by SNMP, of which some are dead, and one that scrapes exporters.
-///
-/// Devices are a process that answers at an address for each; the dead ones are a port that nobody reads. The
-/// table has the deadlines of the living devices, the CPU time of the agent, and beside it what the stand-in
-/// took: its longest time without a look at its port, and how late a timer of 1 ms was on this machine, both
-/// of which the agent cannot help. Then the same with no dead device. The exporters are scraped by the agent,
-/// with a collector and a store, and then by Prometheus, if `--prometheus` asks for it and it is in PATH.
-#[derive(Debug, clap::Args)]
-pub(crate) struct Arguments {
-    /// Devices, with those that are dead.
-    #[arg(long, default_value_t = 500)]
-    devices: u32,
-    /// Devices that do not answer.
-    #[arg(long, default_value_t = 50)]
-    dead: u32,
-    /// Period of the four metrics of each device.
-    #[arg(long, default_value = "1s")]
-    device_period: Period,
-    /// Exporters.
-    #[arg(long, default_value_t = 1000)]
-    exporters: u32,
-    /// Series of each exporter.
-    #[arg(long, default_value_t = 500)]
-    series: u32,
-    /// Period of the exporters.
-    #[arg(long, default_value = "15s")]
-    exporter_period: Period,
-    /// Seconds of each measurement.
-    #[arg(long, default_value_t = 120)]
-    seconds: u64,
-    /// Seconds before it, in which the devices are searched for their values.
-    #[arg(long, default_value_t = 60)]
-    warm_up: u64,
-    /// The store of what exporters have.
-    #[arg(long, value_enum)]
-    store: Option<Kind>,
-    /// Let Prometheus scrape the same exporters.
-    #[arg(long)]
-    prometheus: bool,
-    /// Measure shortly, as a functional check.
-    #[arg(long)]
-    quick: bool,
-}
 
 pub(crate) fn run(mut arguments: Arguments) -> Result<(), Box<dyn Error>> {
     if arguments.quick {
