@@ -518,7 +518,7 @@ mod tests {
             is_shared: is_estimate,
             clock_offset_us: None,
         };
-        let energy = NodeEnergy { parts: vec![("processors", counter)], is_estimate };
+        let energy = NodeEnergy { parts: vec![("processors", counter)], is_estimate, error_joules: None };
         energy::add_to(&mut report, &[row], BTreeMap::from([("n1".to_owned(), energy)]));
         report
     }

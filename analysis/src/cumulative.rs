@@ -87,6 +87,12 @@ impl Cumulative {
         Self::of_rate(begin.into_iter().chain(ends))
     }
 
+    /// Returns the same increases, each so much earlier.
+    pub(crate) fn earlier(&self, by_ns: i64) -> Self {
+        let points = self.points.iter().map(|(time_ns, total)| (time_ns.saturating_sub(by_ns), *total));
+        Self { points: points.collect() }
+    }
+
     /// Time from the first point to the last; none without two of them.
     pub(crate) fn span_ns(&self) -> Option<Range<i64>> {
         let (first, last) = self.points.first().zip(self.points.last())?;

@@ -1,7 +1,7 @@
 //! Power, energy and traffic of nodes by the devices outside them: wattmeters, outlets, controllers, ports.
 //! Pure.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use polymeter_proto::series::DEVICE_METRICS;
 use polymeter_proto::units;
@@ -29,6 +29,14 @@ pub(crate) struct Source<'a> {
     /// Sensor of the device; empty for outlets, ports, and devices that have one value.
     pub(crate) sensor: String,
     pub(crate) rows: Vec<&'a SeriesRow>,
+}
+
+impl Source<'_> {
+    /// Devices that measure it, sorted.
+    pub(crate) fn devices(&self) -> Vec<String> {
+        let devices: BTreeSet<&str> = self.rows.iter().filter_map(|row| row.labels.get("device")).collect();
+        devices.into_iter().map(str::to_owned).collect()
+    }
 }
 
 /// Returns the name of a device's metric behind that of the device.
@@ -91,15 +99,11 @@ pub(crate) fn add_to(
         let Some(total) = parts.sum::<Option<f64>>() else { continue };
         let seconds = units::seconds_between(span_ns.start, span_ns.end);
         let is_energy = matches!(source.quantity, DeviceQuantity::Power | DeviceQuantity::Energy);
-        let mut devices: Vec<String> =
-            source.rows.iter().filter_map(|row| row.labels.get("device")).map(str::to_owned).collect();
-        devices.sort_unstable();
-        devices.dedup();
         report.devices.push(DeviceMeasurement {
             node: source.node.to_owned(),
             quantity: source.quantity,
             name: source.name.to_owned(),
-            devices,
+            devices: source.devices(),
             sensor: source.sensor,
             series: source.rows.len() as u64,
             is_shared: node.is_shared,

@@ -86,7 +86,7 @@ pub(crate) fn of_node(
             parts.push((GPUS.part, total(&gpus)));
         }
     }
-    (!parts.is_empty()).then_some(NodeEnergy { parts, is_estimate })
+    (!parts.is_empty()).then_some(NodeEnergy { parts, is_estimate, error_joules: None })
 }
 
 /// Sources on a node that the job had alone, each with the name of its metric and its part of the node.
@@ -133,7 +133,7 @@ fn shares(counters: &[Cumulative], share: impl Fn(&Range<i64>) -> f64) -> Cumula
 
 pub(crate) fn add_to(report: &mut Report, rows: &[JobNodeRow], nodes: BTreeMap<String, NodeEnergy>) {
     let (start_ns, end_ns) = report.time_ns();
-    let (mut joules, mut node_count, mut is_estimate) = (0.0, 0, false);
+    let (mut joules, mut node_count, mut is_estimate, mut error_joules) = (0.0, 0, false, Some(0.0));
     let mut parts: BTreeMap<&'static str, f64> = BTreeMap::new();
     for row in rows {
         let Some(energy) = nodes.get(&row.node) else { continue };
@@ -143,6 +143,7 @@ pub(crate) fn add_to(report: &mut Report, rows: &[JobNodeRow], nodes: BTreeMap<S
         joules += of_node;
         node_count += 1;
         is_estimate |= energy.is_estimate;
+        error_joules = error_joules.zip(energy.error_joules).map(|(sum, of_node)| sum + of_node);
         for (part, counter) in &energy.parts {
             *parts.entry(part).or_default() += counter.increase(&span_ns).unwrap_or_default();
         }
@@ -153,7 +154,8 @@ pub(crate) fn add_to(report: &mut Report, rows: &[JobNodeRow], nodes: BTreeMap<S
     if node_count > 0 {
         let parts = parts.into_iter().map(|(part, joules)| EnergyPart { part, joules }).collect();
         let watts_mean = (report.wall_s > 0.0).then(|| joules / report.wall_s);
-        report.energy = Some(Energy { joules, watts_mean, is_estimate, nodes: node_count, parts });
+        report.energy =
+            Some(Energy { joules, error_joules, watts_mean, is_estimate, nodes: node_count, parts });
     }
     report.node_energy = nodes;
 }

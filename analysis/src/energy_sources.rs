@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use polymeter_store::reader::{JobNodeRow, SeriesRow};
 
 use crate::cumulative::Cumulative;
-use crate::devices;
+use crate::devices::{self, Source};
 use crate::energy::{self, NodeCounters};
-use crate::model::{DeviceQuantity, EnergyBySource, Report, SeriesReport};
+use crate::model::{DeviceQuantity, EnergyBySource, NodeEnergy, Report, SeriesReport};
 use crate::reconcile::{EnergySource, Reconciled, reconcile};
 
 /// Power that a management controller reports inside the node.
@@ -15,6 +15,9 @@ const CONTROLLER_POWER: &str = "node.ipmi.power";
 
 /// Part that stands for a whole node.
 const NODE: &str = "node";
+
+/// Part of one of several sensors of a device, some of which measure parts of the node.
+const UNKNOWN: &str = "unknown";
 
 struct Found {
     name: String,
@@ -25,16 +28,17 @@ struct Found {
     energy: Cumulative,
 }
 
-/// Adds the sources of the nodes that the job had alone, if they have several.
+/// Adds the sources of the nodes that the job had alone, if they have several. Returns the energy of these
+/// nodes by the best source of each, without its delay; none for those without a source of the whole node.
 pub(crate) fn add_to(
     report: &mut Report,
     nodes: &[JobNodeRow],
     counters: &BTreeMap<String, NodeCounters>,
     (device_rows, by_series): (&[SeriesRow], &BTreeMap<i64, Cumulative>),
-) {
+) -> BTreeMap<String, NodeEnergy> {
     let (start_ns, end_ns) = report.time_ns();
     let none = NodeCounters::new();
-    let mut by_source = Vec::new();
+    let (mut by_source, mut energies) = (Vec::new(), BTreeMap::new());
     for node in nodes.iter().filter(|node| !node.is_shared) {
         let series: Vec<&SeriesReport> =
             report.series.iter().filter(|one| !one.is_of_step && one.node == node.node).collect();
@@ -51,14 +55,24 @@ pub(crate) fn add_to(
         let sources: Vec<EnergySource<'_>> = found.iter().map(Found::source).collect();
         let span_ns =
             node.started_ns.max(start_ns)..node.ended_ns.map_or(end_ns, |ended_ns| ended_ns.min(end_ns));
-        if sources.len() < 2 {
-            continue;
-        }
-        if let Some(reconciled) = reconcile(&sources, &span_ns) {
+        let Some(reconciled) = reconcile(&sources, &span_ns) else { continue };
+        energies.extend(best(&sources, &reconciled).map(|energy| (node.node.clone(), energy)));
+        if sources.len() > 1 {
             by_source.extend(reported(&node.node, found, &reconciled));
         }
     }
     report.energy_sources = by_source;
+    energies
+}
+
+fn best(sources: &[EnergySource<'_>], reconciled: &Reconciled) -> Option<NodeEnergy> {
+    let number = reconciled.best?;
+    let later_ns = (*reconciled.sources.get(number)?)?.later_ns;
+    Some(NodeEnergy {
+        parts: vec![(NODE, sources.get(number)?.energy.earlier(later_ns))],
+        is_estimate: false,
+        error_joules: Some(reconciled.error_joules),
+    })
 }
 
 impl Found {
@@ -70,22 +84,22 @@ impl Found {
 /// Sources of a node by devices; those of which a part is missing are left out.
 fn of_devices(node: &str, rows: &[SeriesRow], by_series: &BTreeMap<i64, Cumulative>) -> Vec<Found> {
     let mut found = Vec::new();
-    for source in devices::sources(rows).into_iter().filter(|source| source.node == node) {
-        if !matches!(source.quantity, DeviceQuantity::Power | DeviceQuantity::Energy) {
-            continue;
-        }
+    let is_energy =
+        |source: &Source<'_>| matches!(source.quantity, DeviceQuantity::Power | DeviceQuantity::Energy);
+    let mut sources = devices::sources(rows);
+    sources.retain(|source| source.node == node && is_energy(source));
+    let key = |source: &Source<'_>| (source.quantity, source.name.to_owned(), source.devices());
+    let keys: Vec<_> = sources.iter().map(key).collect();
+    for source in sources {
+        let is_one_of_several = keys.iter().filter(|other| **other == key(&source)).count() > 1;
         let parts: Option<Vec<Cumulative>> =
             source.rows.iter().map(|row| by_series.get(&row.series_id).cloned()).collect();
         let Some(parts) = parts else { continue };
-        let mut devices: Vec<String> =
-            source.rows.iter().filter_map(|row| row.labels.get("device")).map(str::to_owned).collect();
-        devices.sort_unstable();
-        devices.dedup();
         found.push(Found {
             name: source.name.to_owned(),
-            devices,
+            devices: source.devices(),
             sensor: source.sensor,
-            part: NODE,
+            part: if is_one_of_several { UNKNOWN } else { NODE },
             is_power: source.quantity == DeviceQuantity::Power,
             energy: energy::total(&parts),
         });

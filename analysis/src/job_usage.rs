@@ -56,8 +56,14 @@ mod tests {
         assert_eq!((usage.cpu_s, usage.memory_used_bytes), (Some(28_800.0), Some(5e9)));
         assert_eq!((usage.memory_request_bytes, usage.gpus, usage.gpu_s), (Some(32e9), None, None));
         assert_eq!(usage.energy_j, None);
-        of.energy =
-            Some(Energy { joules: 5e5, watts_mean: None, is_estimate: true, nodes: 1, parts: Vec::new() });
+        of.energy = Some(Energy {
+            joules: 5e5,
+            error_joules: None,
+            watts_mean: None,
+            is_estimate: true,
+            nodes: 1,
+            parts: Vec::new(),
+        });
         assert_eq!(job_usage(&of).energy_j, Some(5e5));
         assert_eq!(array_id(&of), Some("4009"));
         assert_eq!(array_id(&Report::default()), None);

@@ -17,7 +17,7 @@ use crate::derived;
 use crate::devices;
 use crate::energy::{self, NodeCounters};
 use crate::energy_sources;
-use crate::model::{Report, SeriesReport};
+use crate::model::{NodeEnergy, Report, SeriesReport};
 use crate::series::{Periods, Summary};
 use crate::traffic;
 
@@ -56,12 +56,12 @@ pub(crate) fn add_to(reader: &mut dyn Read, job: &JobRow, report: &mut Report) -
     let mut contained = SeriesRow::contained(&rows).into_iter();
     rows.retain(|_| !contained.next().unwrap_or_default());
     let counters = counters(&rows, &values);
-    if has_energy {
-        add_energy(report, &nodes, &counters);
-    }
-    if has_few_nodes {
-        energy_sources::add_to(report, &nodes, &counters, (&of_devices, &by_devices));
-    }
+    let by_best = if has_few_nodes {
+        energy_sources::add_to(report, &nodes, &counters, (&of_devices, &by_devices))
+    } else {
+        BTreeMap::new()
+    };
+    add_energy(report, &nodes, &counters, by_best);
     traffic::add_to(report, &nodes, &counters);
     if has_few_nodes {
         rows.retain(|row| of_traffic.contains(&row.metric.as_str()));
@@ -195,7 +195,13 @@ fn counter(row: &SeriesRow, values: &Values) -> Cumulative {
     }
 }
 
-fn add_energy(report: &mut Report, nodes: &[JobNodeRow], counters: &BTreeMap<String, NodeCounters>) {
+/// Adds the energy of each node by its best source, if it is known, else by its counters.
+fn add_energy(
+    report: &mut Report,
+    nodes: &[JobNodeRow],
+    counters: &BTreeMap<String, NodeCounters>,
+    mut by_best: BTreeMap<String, NodeEnergy>,
+) {
     let mut series: BTreeMap<&str, Vec<&SeriesReport>> = BTreeMap::new();
     for of_job in report.series.iter().filter(|series| !series.is_of_step) {
         series.entry(&of_job.node).or_default().push(of_job);
@@ -203,7 +209,8 @@ fn add_energy(report: &mut Report, nodes: &[JobNodeRow], counters: &BTreeMap<Str
     let none = NodeCounters::new();
     let energies = nodes.iter().filter_map(|row| {
         let of_job = series.get(row.node.as_str()).map(Vec::as_slice).unwrap_or_default();
-        let energy = energy::of_node(row, counters.get(&row.node).unwrap_or(&none), of_job)?;
+        let by_counters = || energy::of_node(row, counters.get(&row.node).unwrap_or(&none), of_job);
+        let energy = by_best.remove(&row.node).or_else(by_counters)?;
         Some((row.node.clone(), energy))
     });
     let energies = energies.collect();

@@ -63,6 +63,8 @@ pub(crate) struct SourceEnergy {
     /// without samples.
     pub(crate) error_joules: f64,
     pub(crate) period_s: f64,
+    /// Its values are about a time that is so much earlier.
+    pub(crate) later_ns: i64,
     /// None for the fastest source, and where the power changed too little to tell.
     pub(crate) delay: Option<Delay>,
 }
@@ -128,9 +130,8 @@ fn energy(
     delay: Option<Delay>,
     span_ns: &Range<i64>,
 ) -> Option<SourceEnergy> {
-    let shift_s = delay.map_or(0.0, |delay| delay.seconds) - lead_s((source, period_ns));
-    let later = |time_ns: i64| time_ns.saturating_add(nanoseconds(shift_s));
-    let shifted = later(span_ns.start)..later(span_ns.end);
+    let later_ns = nanoseconds(delay.map_or(0.0, |delay| delay.seconds) - lead_s((source, period_ns)));
+    let shifted = span_ns.start.saturating_add(later_ns)..span_ns.end.saturating_add(later_ns);
     let joules = source.energy.increase(&shifted)?;
     let period_s = seconds_between(0, period_ns);
     let unsure_s = period_s / 2.0 + delay.map_or(0.0, |delay| delay.error_s);
@@ -147,7 +148,7 @@ fn energy(
     let missing_s = seconds_between(shifted.start, shifted.end)
         - seconds_between(shifted.start.max(covered.start), shifted.end.min(covered.end));
     let missing = joules / seconds_between(shifted.start, shifted.end) * missing_s.max(0.0);
-    Some(SourceEnergy { joules, error_joules: ends + within + missing, period_s, delay })
+    Some(SourceEnergy { joules, error_joules: ends + within + missing, period_s, later_ns, delay })
 }
 
 /// Error of 95 % of the integral of readings: a change of power between two of them was at any time between.

@@ -67,15 +67,20 @@ pub fn number(value: f64) -> String {
     }
 }
 
-/// Formats a value with a decimal prefix: `1.25 kW`, `350 mW`.
-fn with_prefix(value: f64, symbol: &str) -> String {
+/// Returns the factor and the letter of the decimal prefix of a value.
+fn prefix(value: f64) -> (f64, &'static str) {
     let prefixes = [(1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, "")];
     let magnitude = value.abs();
-    let (factor, prefix) = match prefixes.into_iter().find(|(factor, _)| magnitude >= *factor) {
+    match prefixes.into_iter().find(|(factor, _)| magnitude >= *factor) {
         Some(found) => found,
         None if magnitude >= 1e-3 => (1e-3, "m"),
         None => (1.0, ""),
-    };
+    }
+}
+
+/// Formats a value with a decimal prefix: `1.25 kW`, `350 mW`.
+fn with_prefix(value: f64, symbol: &str) -> String {
+    let (factor, prefix) = prefix(value);
     format!("{} {prefix}{symbol}", three_digits(value / factor))
 }
 
@@ -116,6 +121,17 @@ pub fn value(unit: &str, value: f64) -> String {
         "s/s" => format!("{} {unit}", three_digits(value)),
         _ => symbol(unit).map_or_else(|| number(value), |symbol| with_prefix(value, symbol)),
     }
+}
+
+/// Formats a value with its error, both to the same place: `28.3 ± 0.4 kJ`. The error has one digit, or two if
+/// its first one is 1.
+pub fn with_error(unit: &str, number: f64, error: Option<f64>) -> String {
+    let (Some(error), Some(symbol)) = (error, symbol(unit)) else { return value(unit, number) };
+    let (factor, prefix) = prefix(number);
+    let places = [1.0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6].into_iter();
+    let digits = places.take_while(|place| error / factor * place < 1.95).count();
+    let digits = if digits > 6 { 3 } else { digits };
+    format!("{:.digits$} ± {:.digits$} {prefix}{symbol}", number / factor, error / factor)
 }
 
 /// Returns the unit of a counter's rate, and the factor by which its increase per second is multiplied. CPU

@@ -217,6 +217,7 @@ fn energy(joules: f64) -> NodeEnergy {
     NodeEnergy {
         parts: vec![("processors", Cumulative::of_samples(&[(0, 0.0), (10 * S, joules)]))],
         is_estimate: false,
+        error_joules: None,
     }
 }
 

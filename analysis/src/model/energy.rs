@@ -10,6 +10,8 @@ use crate::cumulative::Cumulative;
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Energy {
     pub joules: f64,
+    /// Half the length of the error bar, the sum over the nodes; none if it is unknown on one of them.
+    pub error_joules: Option<f64>,
     /// Mean over the time of the job.
     pub watts_mean: Option<f64>,
     /// True if other jobs ran on one of the nodes, whose energy was divided by CPU time; false if it was
@@ -37,7 +39,7 @@ pub struct EnergyBySource {
     pub devices: Vec<String>,
     /// Sensor of the device; empty for others.
     pub sensor: String,
-    /// `node` for the whole node, or `processors`, `memory` or `gpus`.
+    /// `node` for the whole node, `processors`, `memory` or `gpus`, or `unknown` for a sensor of a device.
     pub part: &'static str,
     /// True for the source of the whole node with the smallest error of its own.
     pub is_best: bool,
@@ -57,6 +59,8 @@ pub struct NodeEnergy {
     pub(crate) parts: Vec<(&'static str, Cumulative)>,
     /// True if the node's energy was divided between jobs.
     pub(crate) is_estimate: bool,
+    /// Half the length of the error bar over the time of the job; none if it is unknown.
+    pub(crate) error_joules: Option<f64>,
 }
 
 impl NodeEnergy {

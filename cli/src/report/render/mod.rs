@@ -199,6 +199,7 @@ mod tests {
             outcome: Outcome { state: Some("TIMEOUT".to_owned()), exit_code: Some(0), exit_signal: Some(15) },
             energy: Some(Energy {
                 joules: 7200.0,
+                error_joules: None,
                 watts_mean: Some(1800.0),
                 is_estimate: true,
                 nodes: 1,

@@ -9,7 +9,7 @@ const KWH: f64 = 3.6e6;
 
 /// Text with its origin; none if it is unknown on all nodes.
 pub(crate) fn energy(report: &Report) -> Option<String> {
-    let Energy { joules, watts_mean, is_estimate, nodes, parts } = report.energy.as_ref()?;
+    let Energy { joules, error_joules, watts_mean, is_estimate, nodes, parts } = report.energy.as_ref()?;
     let power =
         watts_mean.map_or_else(String::new, |watts| format!(", {} on average", units::value("watts", watts)));
     let names: Vec<&str> = parts.iter().map(|part| part.part).map(name).collect();
@@ -17,7 +17,7 @@ pub(crate) fn energy(report: &Report) -> Option<String> {
     let origin = if *is_estimate { "estimated by CPU time on shared nodes" } else { "measured" };
     Some(format!(
         "{} ({:.3} kWh){power}; {}{known}, {origin}",
-        units::value("joules", *joules),
+        units::with_error("joules", *joules, *error_joules),
         joules / KWH,
         names.join(" and ")
     ))
@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     fn known(is_estimate: bool, nodes: u64, parts: Vec<EnergyPart>) -> Energy {
-        Energy { joules: 1.8e6, watts_mean: Some(500.0), is_estimate, nodes, parts }
+        Energy { joules: 1.8e6, error_joules: None, watts_mean: Some(500.0), is_estimate, nodes, parts }
     }
 
     #[test]
@@ -49,6 +49,9 @@ mod tests {
         assert_eq!(energy(&report), None);
         report.energy = Some(known(false, 2, vec![part("node", 1.8e6)]));
         let text = "1.80 MJ (0.500 kWh), 500 W on average; whole nodes, measured";
+        assert_eq!(energy(&report).as_deref(), Some(text));
+        report.energy.as_mut().unwrap().error_joules = Some(3e4);
+        let text = "1.80 ± 0.03 MJ (0.500 kWh), 500 W on average; whole nodes, measured";
         assert_eq!(energy(&report).as_deref(), Some(text));
         report.energy = Some(known(true, 1, vec![part("memory", 1e6), part("processors", 8e5)]));
         let text = "1.80 MJ (0.500 kWh), 500 W on average; memory and processors on 1 of 2 nodes, estimated by CPU time on shared nodes";
