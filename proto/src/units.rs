@@ -244,6 +244,22 @@ mod tests {
     }
 
     #[test]
+    fn a_value_and_its_error_end_at_the_same_place() {
+        for (number, error, expected) in [
+            (28_345.0, Some(312.0), "28.3 ± 0.3 kJ"),
+            (28_345.0, Some(140.0), "28.35 ± 0.14 kJ"),
+            (28_345.0, Some(2500.0), "28 ± 2 kJ"),
+            (28_345.0, Some(0.4), "28.3450 ± 0.0004 kJ"),
+            (28_345.0, Some(0.0), "28.345 ± 0.000 kJ"),
+            (400.0, Some(9000.0), "400 ± 9000 J"),
+            (0.0, Some(0.25), "0.0 ± 0.2 J"),
+            (28_345.0, None, "28.3 kJ"),
+        ] {
+            assert_eq!(with_error("joules", number, error), expected);
+        }
+    }
+
+    #[test]
     fn physical_units_have_decimal_prefixes() {
         for (unit, number, expected) in [
             ("joules", 262_143.0, "262 kJ"),

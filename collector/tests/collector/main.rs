@@ -27,6 +27,7 @@ mod connections;
 mod devices;
 mod displaced_store;
 mod energy;
+mod energy_sources;
 mod federation;
 mod flood;
 mod grafana;
