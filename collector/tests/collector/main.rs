@@ -93,6 +93,7 @@ fn main() -> std::process::ExitCode {
         devices::TESTS,
         displaced_store::TESTS,
         energy::TESTS,
+        energy_sources::TESTS,
         federation::TESTS,
         flood::TESTS,
         grafana::TESTS,
