@@ -109,9 +109,9 @@ mod tests {
     use crate::snapshot;
     use polymeter_analysis::curve::Curve;
     use polymeter_analysis::model::{
-        DerivedReport, DeviceMeasurement, DeviceQuantity, Energy, EnergyBySource, EnergyPart, FiringReport,
-        KeptGrowth, KeptReport, LossReport, MarkedInstant, Outcome, Phase, PlanChange, RefusedRequest,
-        RingReport, RunReport, SeriesReport, SourceReport, Traffic, Usage,
+        DerivedReport, Energy, EnergyPart, FiringReport, KeptGrowth, KeptReport, LossReport, MarkedInstant,
+        Outcome, Phase, PlanChange, RefusedRequest, RingReport, RunReport, SeriesReport, SourceReport,
+        Traffic, Usage,
     };
 
     const SECOND_NS: i64 = 1_000_000_000;
@@ -409,31 +409,6 @@ mod tests {
             value: None,
             counted: Some(0.5),
             reason: Some("not sampled: perf.cpu_cycles".to_owned()),
-        }];
-        report.devices = vec![DeviceMeasurement {
-            node: "n1".to_owned(),
-            quantity: DeviceQuantity::Power,
-            name: "outlet.power".to_owned(),
-            devices: vec!["pdu3".to_owned()],
-            sensor: String::new(),
-            series: 2,
-            is_shared: false,
-            joules: Some(1.0),
-            watts_mean: Some(1.0),
-            bytes: None,
-        }];
-        report.energy_sources = vec![EnergyBySource {
-            node: "n1".to_owned(),
-            name: "outlet.power".to_owned(),
-            devices: vec!["pdu3".to_owned()],
-            sensor: String::new(),
-            part: "node",
-            is_best: true,
-            joules: 1.0,
-            error_joules: 0.1,
-            period_s: 1.0,
-            delay_s: Some(0.5),
-            delay_error_s: Some(0.1),
         }];
         for series in &mut report.series {
             series.is_clamped = true;
