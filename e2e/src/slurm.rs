@@ -1,4 +1,4 @@
-//! A private Slurm cluster on the loopback interface: a controller, two nodes, MUNGE, and the prolog and
+//! A private Slurm cluster on the loopback interface: a controller, some nodes, MUNGE, and the prolog and
 //! epilog of `deploy/`. All its processes are ended and its cgroups removed when the test ends, also after a
 //! failure.
 
@@ -38,7 +38,7 @@ pub fn missing() -> Option<String> {
         .or_else(|| ["memory", "cpuacct", "freezer", "cpuset"].into_iter().find_map(cgroup::unavailable))
 }
 
-/// Configuration of a node's agent with tables of periods. Both nodes run on this machine, each with its own
+/// Configuration of a node's agent with tables of periods. All nodes run on this machine, each with its own
 /// cgroups.
 pub fn agent_config(node: &str, collector: &str, periods: &str) -> String {
     format!(
@@ -48,19 +48,24 @@ pub fn agent_config(node: &str, collector: &str, periods: &str) -> String {
 }
 
 pub struct Cluster {
-    pub nodes: [String; 2],
+    pub nodes: Vec<String>,
     daemons: Vec<Child>,
     directory: TempDir,
     munged: Munged,
 }
 
 impl Cluster {
-    /// Starts a cluster. Its prologs start an agent on each node with the configuration that `configure`
-    /// returns for the node's name and the path of the agent's socket. The controller reports the ends of
-    /// jobs to the collector's socket.
+    /// Starts a cluster of two nodes. Its prologs start an agent on each node with the configuration that
+    /// `configure` returns for the node's name and the path of the agent's socket. The controller reports the
+    /// ends of jobs to the collector's socket.
     pub fn start(collector: &Path, configure: impl Fn(&str, &Path) -> String) -> Self {
+        Self::of(2, collector, configure)
+    }
+
+    /// Starts a cluster of so many nodes.
+    pub fn of(nodes: usize, collector: &Path, configure: impl Fn(&str, &Path) -> String) -> Self {
         let name = unique().replace('-', "");
-        let nodes = ["a", "b"].map(|node| format!("{name}{node}"));
+        let nodes = ('a'..).take(nodes).map(|node| format!("{name}{node}")).collect();
         let directory = tempfile::tempdir().unwrap();
         let munged = Munged::start();
         fs::set_permissions(directory.path(), PermissionsExt::from_mode(0o755)).unwrap();
@@ -186,7 +191,8 @@ impl Cluster {
 
     fn write_config(&self) {
         // The ports are bound and released: another program is unlikely to take them in the next moments.
-        let ports: Vec<TcpListener> = (0..3).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
+        let ports: Vec<TcpListener> =
+            (0..=self.nodes.len()).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
         let port = |number: usize| ports[number].local_addr().unwrap().port();
         let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
         let host = host.split('.').next().unwrap();

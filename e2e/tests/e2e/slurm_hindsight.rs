@@ -11,7 +11,10 @@ use polymeter_e2e::{Need, TestEnvironment, install, program, require, wait_until
 use rusqlite::Connection;
 use serde_json::Value;
 
-tests![exclusive failures_keep_the_rings_of_both_nodes];
+tests![
+    exclusive failures_keep_the_rings_of_both_nodes,
+    exclusive a_slow_node_is_found_and_all_keep_their_rings,
+];
 
 const CONFIG: &str = r#"
 [baseline]
@@ -35,6 +38,16 @@ const OUT_OF_MEMORY: &str =
     "srun sh -c 'sleep 4; [ $SLURM_PROCID = 0 ] || head -c 200M /dev/zero | tail -c 200M | wc -c; sleep 4'";
 
 const CRASH: &str = "srun sh -c 'sleep 4; [ $SLURM_PROCID = 0 ] || exit 3; sleep 2'";
+
+/// Each task takes a fifth of a core, the last one half of that after 80 s.
+const SLOWS_DOWN: &str = "srun python3 -c 'import os, time
+begin = time.monotonic()
+while time.monotonic() < begin + 140:
+    is_slow = os.environ[\"SLURM_PROCID\"] == \"3\" and time.monotonic() > begin + 80
+    end = time.process_time() + (0.005 if is_slow else 0.01)
+    while time.process_time() < end:
+        pass
+    time.sleep(0.05 - time.monotonic() % 0.05)'";
 
 type User = (u32, u32, &'static str);
 
@@ -93,6 +106,33 @@ fn failures_keep_the_rings_of_both_nodes() {
     let balance = "SELECT sum(taken) - sum(not_kept) - sum(dropped)
         - (SELECT count(*) FROM samples) - (SELECT count(*) FROM kept_sample) FROM ledger";
     wait_until("each sample is stored, or was let go", || query(&env, balance) == 0);
+    drop(cluster);
+    collector.terminate();
+}
+
+fn a_slow_node_is_found_and_all_keep_their_rings() {
+    require(&[Need::Root, Need::Slurm]);
+    let env = TestEnvironment::new();
+    fs::set_permissions(env.path(""), PermissionsExt::from_mode(0o755)).unwrap();
+    install(program("polymeter").get_program(), &env.path("polymeter"));
+    let socket = env.path("control.sock");
+    let config = format!(
+        "control_socket = \"{}\"\n[[trigger]]\nname = \"slow\"\nwhen = \"straggler(cpu.usage)\"\nkeep = \"10s\"\n",
+        socket.display()
+    );
+    let (collector, endpoint) = collector_with(&env, &env.endpoint(), &config);
+    let cluster = Cluster::of(4, &socket, |node, _| agent_config(node, &endpoint, CONFIG));
+    let job = cluster.submit_as(Some((USER.0, USER.1)), &["-N", "4", "-n", "4", "--mem=40"], SLOWS_DOWN);
+    cluster.wait_for(&job, &["COMPLETED", "FAILED", "CANCELLED"]);
+    wait_until("all nodes have kept an interval", || {
+        kept_nodes(&env, &job, "JOIN trigger_firing USING (trigger_id, started, ended)") == 4
+    });
+    let wrong = format!("AND trigger_firing.node <> '{}'", cluster.nodes[3]);
+    assert_eq!(count(&env, "trigger_firing", &job, &wrong), 0, "another node than the slow one");
+    let early = "AND trigger_firing.time < job.started + 80000000000";
+    assert_eq!(count(&env, "trigger_firing", &job, early), 0, "before it slowed down");
+    let report = text(&ask(&env, USER, &["report", &job]).stdout);
+    assert!(report.contains(&format!("slow on {}", cluster.nodes[3])), "{report}");
     drop(cluster);
     collector.terminate();
 }
