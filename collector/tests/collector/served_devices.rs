@@ -18,9 +18,10 @@ use polymeter_proto::series::{
 use polymeter_store::reader::{Access, GuardedReader, JobRow, Read, RowBlock, SeriesOwner, SeriesScope};
 
 use crate::energy::{ALICE, BOB, owned};
+use crate::rollups::restart;
 use crate::support::agent::Agent;
 use crate::support::sql::query_as;
-use crate::support::{TestEnvironment, now_us};
+use crate::support::{TestEnvironment, now_us, wait_until};
 
 scenarios! {
     jobs_have_the_measurements_of_the_devices_of_their_nodes,
@@ -169,6 +170,10 @@ fn record(environment: &mut TestEnvironment, begin_us: i64) -> Vec<JobRow> {
         run(environment, collector.endpoint(), (node, number as u64 + 1), &job, at(span_s));
     }
     poll(environment, collector.endpoint(), 9, begin_us);
+    // Maintenance may have claimed the time before the samples arrived.
+    let collector = restart(environment, collector);
+    let all = "SELECT CASE (SELECT sum(count) FROM samples_1min) WHEN (SELECT count(*) FROM samples) THEN 'all' END";
+    wait_until("the rollups have all samples", || environment.lines(all) == ["all"]);
     collector.stop().unwrap();
     environment.execute(
         "UPDATE job SET owner = CASE job_id WHEN '1' THEN 'alice' ELSE 'bob' END, account = 'of' || job_id",

@@ -83,8 +83,8 @@ pub(super) fn node_series_of(job_key: i64, metrics: &[String]) -> Selection<'_, 
     let statement = format!(
         "SELECT series_id, measured_node, metric, unit, kind, CAST(labels AS text), role
          FROM (SELECT node FROM job_node WHERE job_key = $1) AS own
-         JOIN series ON series.measured_node = own.node AND series.job_key IS NULL JOIN metric USING (metric)
-         WHERE metric IN ({}) ORDER BY measured_node, metric, series_id",
+         CROSS JOIN series JOIN metric USING (metric)
+         WHERE measured_node = own.node || '' AND series.job_key IS NULL AND metric IN ({}) ORDER BY measured_node, metric, series_id",
         places(metrics)
     );
     Selection::new(statement, parameters(job_key, metrics))

@@ -51,22 +51,24 @@ pub(super) struct ShapedSeries {
 }
 
 /// Expression for the node that the values of a block are about. An index has it.
-const MEASURED_NODE: &str = "coalesce(series_block.served_node, series_block.node)";
+const MEASURED_NODE: &str = "coalesce(served_node, node)";
 
 /// Returns tables and the condition for the blocks of an owner, and its parameter. The order of a cross join
-/// is that in which SQLite reads: the nodes of a job are few.
+/// is that in which SQLite reads: the nodes of a job are few. The concatenation takes the affinity of a column
+/// off, which an expression of an index lacks.
 fn blocks(of: SeriesScope<'_>) -> (&'static str, Value<'_>) {
     match of {
-        SeriesScope::Job(key) => ("series_block WHERE series_block.job_key = $1", Value::Integer(key)),
+        SeriesScope::Job(key) => ("series_block WHERE job_key = $1", Value::Integer(key)),
         SeriesScope::Node(node) => (
-            "series_block WHERE series_block.job_key IS NULL
-             AND (coalesce(series_block.served_node, series_block.node) = $1 OR series_block.node = $1)",
+            "(SELECT first_id, shape_id, node, served_node FROM series_block
+              WHERE job_key IS NULL AND coalesce(served_node, node) = $1
+              UNION SELECT first_id, shape_id, node, served_node FROM series_block
+              WHERE job_key IS NULL AND node = $1) AS block WHERE 1 = 1",
             node.into(),
         ),
         SeriesScope::NodesOf(key) => (
-            "(SELECT DISTINCT node FROM job_node WHERE job_key = $1) AS own CROSS JOIN series_block
-             WHERE series_block.job_key IS NULL
-                 AND coalesce(series_block.served_node, series_block.node) = own.node",
+            "(SELECT DISTINCT node AS own_node FROM job_node WHERE job_key = $1) AS own CROSS JOIN series_block
+             WHERE job_key IS NULL AND coalesce(served_node, node) = own_node || ''",
             Value::Integer(key),
         ),
     }
@@ -81,7 +83,7 @@ impl Reader {
     ) -> Result<ShapedSeries, StoreError> {
         let (blocks, parameter) = blocks(of);
         let mut parameters = vec![parameter];
-        let of_node = if node.is_some() { " AND series_block.node = $2" } else { "" };
+        let of_node = if node.is_some() { " AND node = $2" } else { "" };
         parameters.extend(node.map(Value::from));
         let select = format!("SELECT {MEASURED_NODE}, first_id, shape_id FROM {blocks}{of_node}");
         let blocks = self.rows::<Block>(&select, &parameters)?;
@@ -106,7 +108,7 @@ impl Reader {
     /// Returns the first ids of an owner's blocks, each with the node that sampled it.
     pub(super) fn blocks_of(&mut self, of: SeriesScope<'_>) -> Result<Vec<(i64, String)>, StoreError> {
         let (blocks, parameter) = blocks(of);
-        self.rows(&format!("SELECT first_id, series_block.node FROM {blocks}"), &[parameter])
+        self.rows(&format!("SELECT first_id, node FROM {blocks}"), &[parameter])
     }
 
     /// Returns the members of shapes, which are named: a planner might look for the blocks of each member,
