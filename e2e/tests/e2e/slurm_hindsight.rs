@@ -3,11 +3,12 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Output};
+use std::time::Duration;
 
 use polymeter_e2e::daemons::collector_with;
 use polymeter_e2e::slurm::{Cluster, OTHER_USER, USER, agent_config};
 use polymeter_e2e::tests;
-use polymeter_e2e::{Need, TestEnvironment, install, program, require, wait_until};
+use polymeter_e2e::{Need, TestEnvironment, install, program, require, wait_until, wait_within};
 use rusqlite::Connection;
 use serde_json::Value;
 
@@ -123,7 +124,9 @@ fn a_slow_node_is_found_and_all_keep_their_rings() {
     let (collector, endpoint) = collector_with(&env, &env.endpoint(), &config);
     let cluster = Cluster::of(4, &socket, |node, _| agent_config(node, &endpoint, CONFIG));
     let job = cluster.submit_as(Some((USER.0, USER.1)), &["-N", "4", "-n", "4", "--mem=40"], SLOWS_DOWN);
-    cluster.wait_for(&job, &["COMPLETED", "FAILED", "CANCELLED"]);
+    wait_within(Duration::from_secs(300), "the job has ended", || {
+        ["COMPLETED", "FAILED", "CANCELLED"].contains(&cluster.of_job(&job, "JobState").as_str())
+    });
     wait_until("all nodes have kept an interval", || {
         kept_nodes(&env, &job, "JOIN trigger_firing USING (trigger_id, started, ended)") == 4
     });
