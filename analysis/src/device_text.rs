@@ -1,4 +1,4 @@
-//! What devices outside the nodes measured, in a line. Pure.
+//! Measurements of devices outside the nodes, in a line. Pure.
 
 use std::collections::BTreeMap;
 

@@ -72,7 +72,7 @@ pub(crate) struct SourceEnergy {
 /// Energy of a node by its best source.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Reconciled {
-    /// In the order of the sources; none for one that does not cover the job.
+    /// Energies in the order of the sources; none for one that does not cover the job.
     pub(crate) sources: Vec<Option<SourceEnergy>>,
     /// Number of the source with the shortest period.
     pub(crate) fastest: usize,

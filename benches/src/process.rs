@@ -91,7 +91,7 @@ pub fn system_s(pid: u32) -> io::Result<f64> {
     Ok(seconds(Stat::read(pid)?.system_ticks))
 }
 
-/// What the machine waited for, since its start or in a time.
+/// Waits of the machine, since its start or in a time.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Waits {
     /// Time of all CPUs, and the part of it in which they were idle.

@@ -1,4 +1,4 @@
-//! What devices outside the nodes measured during a job.
+//! Measurements of devices outside the nodes during a job.
 
 use serde::Serialize;
 
@@ -30,7 +30,7 @@ pub struct DeviceMeasurement {
     pub series: u64,
     /// True if other jobs ran on the node: the values are those of the whole node all the same.
     pub is_shared: bool,
-    /// From the start of the job on the node to its end there; none for traffic.
+    /// Energy from the start of the job on the node to its end there; none for traffic.
     pub joules: Option<f64>,
     pub watts_mean: Option<f64>,
     /// The same of traffic; none for power and energy.

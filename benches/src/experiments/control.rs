@@ -195,8 +195,8 @@ fn storm(arguments: &Arguments, name: &str, scratch: &Path) -> Result<(), Box<dy
         let between = tally_of_jobs(&line.status()?);
         pairs += pairs_for(&mut line, name, arguments.seconds)?;
         let after = tally_of_jobs(&line.status()?);
-        quiet.add(&difference(&between, &before));
-        stormy.add(&difference(&after, &between));
+        quiet.add(&between.since(&before));
+        stormy.add(&after.since(&between));
     }
     let seconds = to_f64(arguments.seconds * u64::from(arguments.rounds));
     rows.push(row("nothing asked", &quiet, 0.0));
@@ -234,18 +234,6 @@ fn pairs_for(line: &mut Line, name: &str, seconds: u64) -> Result<u64, Box<dyn E
         pairs += 1;
     }
     Ok(pairs)
-}
-
-const fn difference(after: &Tally, before: &Tally) -> Tally {
-    Tally {
-        due: after.due - before.due,
-        taken: after.taken - before.taken,
-        late: after.late - before.late,
-        missed: after.missed - before.missed,
-        absent: after.absent - before.absent,
-        dropped: after.dropped - before.dropped,
-        not_kept: 0,
-    }
 }
 
 /// Compares the cost that `set` predicts with the measured cost.

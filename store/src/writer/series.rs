@@ -74,7 +74,7 @@ pub(super) fn without_id(frames: &[Accepted]) -> Vec<Arc<SeriesRecord>> {
     series
 }
 
-/// What the series of a block have in common.
+/// Job and nodes that the series of a block share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Place<'a> {
     job_key: Option<i64>,

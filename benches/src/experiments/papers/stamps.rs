@@ -30,7 +30,7 @@ const LONG_NS: u64 = 10_000;
 /// Length of the parts of the time in which long gaps are counted.
 const PART_NS: u64 = 10_000_000;
 
-/// What the processes do.
+/// Work of the processes.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(crate) struct Stamps {
     /// Time stamps of each process.
@@ -39,7 +39,7 @@ pub(crate) struct Stamps {
     pub(crate) has_barriers: bool,
 }
 
-/// What they saw.
+/// Gaps that they saw.
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct Seen {
     /// Mean time for which a process took stamps.

@@ -15,7 +15,7 @@ use super::super::scale::prometheus::{self, Prometheus, Scraper};
 use super::arguments::Arguments;
 use super::stand_ins::{StandIns, Stood, address, names};
 
-/// What scraped the exporters, and what it took.
+/// Use of a program that scraped the exporters.
 #[derive(Debug)]
 struct Scraped {
     name: String,

@@ -50,12 +50,12 @@ pub(crate) fn run(mut arguments: Arguments) -> Result<(), Box<dyn Error>> {
     exporters::run(&arguments)
 }
 
-/// What an agent did with devices of SNMP.
+/// Polls of an agent with devices of SNMP.
 #[derive(Debug)]
 struct Polled {
     devices: u32,
     dead: u32,
-    /// Of the living devices.
+    /// Counts of the living devices.
     tally: Tally,
     /// Requests that were answered.
     polls: u64,
@@ -103,7 +103,7 @@ impl Polled {
         Ok(Self {
             devices: arguments.devices,
             dead,
-            tally: since(&after, &before),
+            tally: after.since(&before),
             polls: stood.answered - stood_before.answered,
             seconds,
             cpu_s: cpu_after.cpu_s - cpu_before.cpu_s,
@@ -155,16 +155,4 @@ fn living(agent: &Agent) -> Result<Tally, Box<dyn Error>> {
         }
     }
     Ok(sum)
-}
-
-fn since(after: &Tally, before: &Tally) -> Tally {
-    Tally {
-        due: after.due - before.due,
-        taken: after.taken - before.taken,
-        late: after.late - before.late,
-        missed: after.missed - before.missed,
-        absent: after.absent - before.absent,
-        dropped: after.dropped - before.dropped,
-        not_kept: after.not_kept - before.not_kept,
-    }
 }

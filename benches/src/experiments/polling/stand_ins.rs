@@ -51,7 +51,7 @@ pub(crate) struct StandIns {
     pub(crate) series: u32,
 }
 
-/// What the process did since the last question.
+/// Work of the process since the last question.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(crate) struct Stood {
     /// Since its start.

@@ -30,7 +30,7 @@ pub(crate) struct Collected {
     pub(crate) bytes: u64,
     /// Agents whose last frames were not acknowledged.
     pub(crate) stuck: u64,
-    /// What the machine waited for.
+    /// Waits of the machine.
     pub(crate) waits: Waits,
 }
 

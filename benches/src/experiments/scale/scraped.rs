@@ -54,7 +54,7 @@ pub(crate) struct Scraped {
     pub(crate) grown_bytes: u64,
     /// All data as a block, including the first round; only Prometheus has blocks.
     pub(crate) block: Block,
-    /// What the machine waited for.
+    /// Waits of the machine.
     pub(crate) waits: Waits,
 }
 

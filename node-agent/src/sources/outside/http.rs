@@ -37,7 +37,7 @@ pub(super) struct HttpClient {
     timeout: Duration,
     /// Common to all requests, secrets among them.
     headers: HeaderMap,
-    /// What [`HttpClient::use_session`] sets aside.
+    /// Credentials that [`HttpClient::use_session`] sets aside.
     authorization: Option<HeaderValue>,
     tls: Option<Arc<ClientConfig>>,
     /// Taken only when it is dropped.

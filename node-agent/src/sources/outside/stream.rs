@@ -193,6 +193,27 @@ pub(super) fn connect_datagrams(address: SocketAddr) -> std::io::Result<UdpSocke
     Ok(socket)
 }
 
+/// Receives one datagram; none if no one arrives until this time of the monotonic clock.
+pub(super) fn receive_until<'b>(
+    socket: &UdpSocket,
+    buffer: &'b mut [u8],
+    until_ns: u64,
+) -> std::io::Result<Option<&'b [u8]>> {
+    loop {
+        let left_ns = until_ns.saturating_sub(clock::monotonic_ns());
+        if left_ns == 0 {
+            return Ok(None);
+        }
+        socket.set_read_timeout(Some(Duration::from_nanos(left_ns)))?;
+        match socket.recv(buffer) {
+            Ok(bytes) => return Ok(buffer.get(..bytes)),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(None),
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
 fn nanoseconds(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -1,7 +1,6 @@
 //! Commands to a management controller, in a session that begins with the first one.
 
 use std::fmt;
-use std::io::ErrorKind;
 use std::net::UdpSocket;
 use std::path::Path;
 use std::time::Duration;
@@ -15,7 +14,7 @@ use crate::clock;
 use crate::sources::outside::connection::DeviceError;
 use crate::sources::outside::credentials::Credentials;
 use crate::sources::outside::settings::DeviceUrl;
-use crate::sources::outside::stream::{address, connect_datagrams};
+use crate::sources::outside::stream::{address, connect_datagrams, receive_until};
 
 const PORT: u16 = 623;
 
@@ -201,7 +200,7 @@ struct Step {
     tag: u8,
     request: Payload,
     answer: Payload,
-    /// What follows the tag.
+    /// Bytes behind the tag.
     head: [u8; 3],
 }
 
@@ -342,19 +341,8 @@ fn exchange<T>(
     for _ in 0..ATTEMPTS {
         socket.send(&packet()?)?;
         let until_ns = clock::monotonic_ns().saturating_add(wait_ns);
-        loop {
-            let left_ns = until_ns.saturating_sub(clock::monotonic_ns());
-            if left_ns == 0 {
-                break;
-            }
-            socket.set_read_timeout(Some(Duration::from_nanos(left_ns)))?;
-            let bytes = match socket.recv(&mut buffer) {
-                Ok(bytes) => bytes,
-                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
-                Err(error) => return Err(error.into()),
-            };
-            if let Some(taken) = buffer.get(..bytes).and_then(&mut take) {
+        while let Some(packet) = receive_until(socket, &mut buffer, until_ns)? {
+            if let Some(taken) = take(packet) {
                 return Ok(taken);
             }
         }

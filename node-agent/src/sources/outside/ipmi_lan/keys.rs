@@ -59,7 +59,7 @@ fn code<M: KeyInit + Mac>(key: &[u8], parts: &[&[u8]]) -> Vec<u8> {
     mac.finalize().into_bytes().to_vec()
 }
 
-/// What both sides have said about the session that begins.
+/// Ids, random numbers and names that both sides have told each other before a session.
 #[derive(Debug, Clone)]
 pub(super) struct Introduction {
     pub(super) suite: Suite,

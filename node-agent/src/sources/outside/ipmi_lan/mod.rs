@@ -47,7 +47,7 @@ pub(super) struct IpmiLan {
     sensors: Sensors,
 }
 
-/// What a metric measures.
+/// Quantity of a metric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Address<'a> {
     Power,

@@ -138,7 +138,7 @@ impl Command<'_> {
     }
 }
 
-/// What makes the sum of all bytes 0.
+/// Byte that makes the sum of all bytes 0.
 fn checksum(bytes: &[u8]) -> u8 {
     bytes.iter().fold(0, |sum: u8, byte| sum.wrapping_sub(*byte))
 }

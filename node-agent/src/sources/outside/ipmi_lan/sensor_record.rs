@@ -25,11 +25,11 @@ pub(super) struct Sensor {
 struct Formula {
     format: Format,
     factor: f64,
-    /// With its own exponent.
+    /// Offset, with an exponent of its own.
     offset: f64,
     exponent: i32,
     function: Function,
-    /// From the unit of the sensor: what is subtracted, and then a divisor.
+    /// Offset to subtract from the unit of the sensor, and then a divisor.
     shift: f64,
     divisor: f64,
 }

@@ -47,7 +47,7 @@ const IS_SCANNED: u8 = 1 << 6;
 
 #[derive(Debug, Default)]
 pub(super) struct Sensors {
-    /// What the controller states of its records: their number, and the times of changes. None before they are
+    /// State of the records by the controller: their number, and the times of changes. None before they are
     /// read.
     version: Option<Vec<u8>>,
     /// Sensors by what their values are found at later: unit, number and name.

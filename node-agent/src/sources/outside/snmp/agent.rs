@@ -1,7 +1,6 @@
 //! Requests to the agent of a device, and walks over its tables.
 
 use std::hash::{BuildHasher, RandomState};
-use std::io::ErrorKind;
 use std::net::UdpSocket;
 use std::path::Path;
 use std::time::Duration;
@@ -14,7 +13,7 @@ use super::object_id::ObjectId;
 use crate::clock;
 use crate::sources::outside::connection::{DeviceError, VALUES_MAX};
 use crate::sources::outside::settings::DeviceUrl;
-use crate::sources::outside::stream::{address, connect_datagrams};
+use crate::sources::outside::stream::{address, connect_datagrams, receive_until};
 
 const PORT: u16 = 161;
 
@@ -173,22 +172,11 @@ impl Agent {
         let wait_ns = u64::try_from(self.timeout.as_nanos()).unwrap_or(u64::MAX) / u64::from(ATTEMPTS);
         let until_ns = clock::monotonic_ns().saturating_add(wait_ns);
         let mut buffer = vec![0; ANSWER_BYTES];
-        loop {
-            let left_ns = until_ns.saturating_sub(clock::monotonic_ns());
-            if left_ns == 0 {
-                break;
-            }
-            socket.set_read_timeout(Some(Duration::from_nanos(left_ns)))?;
-            let bytes = match socket.recv(&mut buffer) {
-                Ok(bytes) => bytes,
-                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
-                Err(error) => return Err(error.into()),
-            };
+        while let Some(received) = receive_until(&socket, &mut buffer, until_ns)? {
             // The kernel cuts off what does not fit.
-            let Some(received) = buffer.get(..bytes).filter(|_| bytes < ANSWER_BYTES) else {
+            if received.len() == ANSWER_BYTES {
                 return Err(DeviceError::Malformed("it has more than 16 KiB"));
-            };
+            }
             match self.access.decode(received, id, &take).map_err(device_error)? {
                 // An answer to an earlier request that came late, or was made up.
                 Received::Other => {}
