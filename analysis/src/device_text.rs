@@ -6,8 +6,8 @@ use polymeter_proto::units;
 
 use crate::model::{DeviceMeasurement, DeviceQuantity, Report};
 
-/// Sums over the nodes that the job had alone; none if there are none. Each measurement has a part of its own:
-/// several of one node are not added up.
+/// Sums over the nodes that the job had alone; none if there are none. Each measurement has a part of its
+/// own: several of one node are not added up.
 pub fn device_text(report: &Report) -> Option<String> {
     let mut sums: BTreeMap<(DeviceQuantity, &str, &str, usize), Sum> = BTreeMap::new();
     // Measurements of one node with the same name, such as those of two wattmeters, are counted apart.

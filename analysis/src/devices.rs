@@ -62,9 +62,9 @@ pub(crate) fn quantity(row: &SeriesRow) -> Option<DeviceQuantity> {
     }
 }
 
-/// Returns the measurements of the nodes that `rows` are about, sorted by node, quantity and name. Outlets and
-/// ports of the same name are added up, also those of several devices: a node has two power supplies on two
-/// power distribution units. Values of sensors, and of devices that measure the whole node, stand alone.
+/// Returns the measurements of the nodes that `rows` are about, sorted by node, quantity and name. Outlets
+/// and ports of the same name are added up, also those of several devices: a node has two power supplies on
+/// two power distribution units. Values of sensors, and of devices that measure the whole node, stand alone.
 pub(crate) fn sources(rows: &[SeriesRow]) -> Vec<Source<'_>> {
     let mut sources: BTreeMap<_, Vec<&SeriesRow>> = BTreeMap::new();
     for row in rows {

@@ -30,8 +30,8 @@ const OF_NODES: [&str; 3] = ["memory.anon", "memory.current", "process.memory.re
 const OF_PARTS: [&str; 4] =
     ["busiest.memory.resident", "process.memory.resident", "memory.anon", "memory.current"];
 
-/// Returns the kept intervals of a job, in the order of their begin, but that which explains its end best is the
-/// last one. `rows` are its series, and `fired` its triggers that fired.
+/// Returns the kept intervals of a job, in the order of their begin, but that which explains its end best is
+/// the last one. `rows` are its series, and `fired` its triggers that fired.
 pub(crate) fn of(
     reader: &mut dyn Read,
     job: &JobRow,

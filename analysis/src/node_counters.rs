@@ -70,8 +70,8 @@ pub(crate) fn add_to(reader: &mut dyn Read, job: &JobRow, report: &mut Report) -
     Ok(())
 }
 
-/// Adds the measurements of devices, and their series on nodes that the job had alone. Returns their counters,
-/// and the integrals of their powers, by series.
+/// Adds the measurements of devices, and their series on nodes that the job had alone. Returns their
+/// counters, and the integrals of their powers, by series.
 fn add_devices(
     reader: &mut dyn Read,
     job: &JobRow,

@@ -2,11 +2,11 @@
 //! of the processors and GPUs. Pure.
 //!
 //! Each source has a delay, which is estimated against the source with the shortest period: powers over cells
-//! of equal length are correlated at each lag, and a parabola through the three highest values gives a part of
-//! a cell. Energies are those of the time of the job, later by the delay.
+//! of equal length are correlated at each lag, and a parabola through the three highest values gives a part
+//! of a cell. Energies are those of the time of the job, later by the delay.
 //!
-//! The best source measures the whole node with the smallest error of its own. Its error bar is the greater of
-//! two: that error, and the greatest difference to another source of the whole node.
+//! The best source measures the whole node with the smallest error of its own. Its error bar is the greater
+//! of two: that error, and the greatest difference to another source of the whole node.
 
 use std::ops::Range;
 
@@ -59,8 +59,8 @@ pub(crate) struct Delay {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct SourceEnergy {
     pub(crate) joules: f64,
-    /// Error of the ends of the job, by the period and the delay, of changes between readings, and of the time
-    /// without samples.
+    /// Error of the ends of the job, by the period and the delay, of changes between readings, and of the
+    /// time without samples.
     pub(crate) error_joules: f64,
     pub(crate) period_s: f64,
     /// Its values are about a time that is so much earlier.

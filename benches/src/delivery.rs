@@ -44,7 +44,8 @@ pub fn deliver(
 }
 
 /// Sends all frames of agents, each from its own thread, so that an agent whose socket is full does not block
-/// the others; the agents use the endpoints in turn. Returns the time from the first send to the last acknowledgement, in seconds.
+/// the others; the agents use the endpoints in turn. Returns the time from the first send to the last
+/// acknowledgement, in seconds.
 pub fn deliver_all(
     endpoints: &[String],
     script: &Script,

@@ -117,7 +117,8 @@ impl Waits {
         let line = |name: &str| stat.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
         let cpu: Vec<u64> =
             line("cpu")?.split_ascii_whitespace().filter_map(|ticks| ticks.parse().ok()).collect();
-        // user nice system idle iowait irq softirq steal, then times of guests that user has, too: proc_stat(5).
+        // user nice system idle iowait irq softirq steal, then times of guests that user has, too:
+        // proc_stat(5).
         let [for_cpu_s, for_disk_s, for_memory_s] = pressures.map(|text| {
             let total_us = text.lines().find_map(|line| line.strip_prefix("some")?.rsplit_once("total="));
             to_f64(total_us.and_then(|(_, us)| us.parse().ok()).unwrap_or(0)) / 1e6

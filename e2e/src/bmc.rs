@@ -1,5 +1,5 @@
-//! A stand-in for a management controller with IPMI 2.0 over UDP, which also answers wrongly. FreeIPMI reads it
-//! in the tests, too: what it says is IPMI for others.
+//! A stand-in for a management controller with IPMI 2.0 over UDP, which also answers wrongly. FreeIPMI reads
+//! it in the tests, too: what it says is IPMI for others.
 
 use std::collections::BTreeMap;
 use std::net::UdpSocket;

@@ -123,8 +123,8 @@ pub fn value(unit: &str, value: f64) -> String {
     }
 }
 
-/// Formats a value with its error, both to the same place: `28.3 ± 0.4 kJ`. The error has one digit, or two if
-/// its first one is 1.
+/// Formats a value with its error, both to the same place: `28.3 ± 0.4 kJ`. The error has one digit, or two
+/// if its first one is 1.
 pub fn with_error(unit: &str, number: f64, error: Option<f64>) -> String {
     let (Some(error), Some(symbol)) = (error, symbol(unit)) else { return value(unit, number) };
     let (factor, prefix) = prefix(number);

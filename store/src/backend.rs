@@ -163,8 +163,8 @@ pub(crate) struct Dialect {
     pub(crate) named_partly: &'static str,
     /// True if a range of series is read in the order of their ids and times; a list of ids may be sorted.
     pub(crate) has_ordered_ranges: bool,
-    /// True if rows are stored by columns: to look for a value among nulls takes no time, and each column that is
-    /// read does.
+    /// True if rows are stored by columns: to look for a value among nulls takes no time, and each column
+    /// that is read does.
     pub(crate) skips_nulls: bool,
     /// Writes a condition after a column of ids: that it is one of these.
     pub(crate) is_one_of: fn(&[i64]) -> String,

@@ -15,8 +15,8 @@ pub enum DeviceQuantity {
     FromNode,
 }
 
-/// Measurement of one node, by one device or by several that each have a part of it: two outlets for two power
-/// supplies. Several measurements of one node stand beside each other; their sum has no meaning.
+/// Measurement of one node, by one device or by several that each have a part of it: two outlets for two
+/// power supplies. Several measurements of one node stand beside each other; their sum has no meaning.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct DeviceMeasurement {
     pub node: String,

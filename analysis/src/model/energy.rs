@@ -29,8 +29,8 @@ pub struct EnergyPart {
     pub joules: f64,
 }
 
-/// Energy of a node that the job had alone by one source. Those of one node stand beside each other; their sum
-/// has no meaning.
+/// Energy of a node that the job had alone by one source. Those of one node stand beside each other; their
+/// sum has no meaning.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct EnergyBySource {
     pub node: String,

@@ -29,7 +29,8 @@ enum DeviceCommand {
 
 #[derive(Debug, clap::Args)]
 struct TryArguments {
-    /// The device: snmp://HOST, ipmi://HOST, http://HOST:PORT/metrics, https://HOST/redfish/v1, tcp://HOST:PORT or file:///PATH.
+    /// The device: snmp://HOST, ipmi://HOST, http://HOST:PORT/metrics, https://HOST/redfish/v1,
+    /// tcp://HOST:PORT or file:///PATH.
     #[arg(value_name = "URL")]
     url: DeviceUrl,
 

@@ -1,5 +1,5 @@
-//! Tests of the energy of jobs whose nodes have several sources of energy: a wattmeter, a management controller
-//! that is late, and the processors' counters.
+//! Tests of the energy of jobs whose nodes have several sources of energy: a wattmeter, a management
+//! controller that is late, and the processors' counters.
 
 use std::sync::Arc;
 

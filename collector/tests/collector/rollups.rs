@@ -217,7 +217,8 @@ pub(crate) fn now_number(begin_us: i64) -> i64 {
     ((now_us() - begin_us) / PERIOD_US).min(NUMBER)
 }
 
-/// Numbers of samples that are newer than any bucket that is computed: less than a minute old, or a little ahead.
+/// Numbers of samples that are newer than any bucket that is computed: less than a minute old, or a little
+/// ahead.
 pub(crate) fn recent_numbers(begin_us: i64) -> std::ops::Range<i64> {
     let now = now_number(begin_us);
     now + 3..now + 13

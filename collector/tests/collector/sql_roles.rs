@@ -102,8 +102,8 @@ fn assert_users_see_their_own_jobs(kind: Kind) {
     {
         is(user, "SELECT count(*) FROM metric_units", metrics);
     }
-    // Of the jobs 41 and 42_7 of alice and hidden of bob: seven windows of their own, and those of their node, all
-    // ten minutes while they ran there, without those of the others.
+    // Of the jobs 41 and 42_7 of alice and hidden of bob: seven windows of their own, and those of their
+    // node, all ten minutes while they ran there, without those of the others.
     for (user, jobs) in [("alice", "41|60,42_7|60"), ("bob", "hidden|42"), ("eric", "42_7|60"), ("carol", "")]
     {
         let seen = "SELECT string_agg(job_id || '|' || count, ',' ORDER BY job_id) FROM (

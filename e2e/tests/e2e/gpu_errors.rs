@@ -1,5 +1,5 @@
-//! Errors of GPUs (XID) fire the triggers of the jobs that use them: with the stand-in of NVIDIA's library, on a
-//! machine with laid-out jobs.
+//! Errors of GPUs (XID) fire the triggers of the jobs that use them: with the stand-in of NVIDIA's library,
+//! on a machine with laid-out jobs.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -199,8 +199,8 @@ fn fetched(of: &mut Browser, path: &str) -> Value {
     of.eval(&format!("fetch('api/v1/{path}').then(async (answer) => [answer.status, await answer.text()])"))
 }
 
-/// Compares the percentiles with those of the sorted values: n^2 samples of each number n, the odd ones in the
-/// window before the last.
+/// Compares the percentiles with those of the sorted values: n^2 samples of each number n, the odd ones in
+/// the window before the last.
 fn assert_percentiles(site: &Ended, browser: &mut Browser, key: i64) {
     let percentiles = |is_wanted: fn(u32) -> bool| {
         let values = (1..=31_u32).filter(|n| is_wanted(*n));

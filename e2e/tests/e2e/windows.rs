@@ -153,8 +153,8 @@ fn a_report_has_quantiles_of_the_samples_in_windows() {
     assert!(report(&["--show", "series"]).contains("p99"));
 }
 
-/// The owner wants histograms of a gauge, an administrator those of a series of the node. Whole numbers below 32
-/// have buckets of their own, so that the rows of the windows tell what is in them.
+/// The owner wants histograms of a gauge, an administrator those of a series of the node. Whole numbers below
+/// 32 have buckets of their own, so that the rows of the windows tell what is in them.
 fn histograms_on_request_are_those_of_the_samples() {
     require(&NEEDS);
     let fixture = Fixture::configured("", "");

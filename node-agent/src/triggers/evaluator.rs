@@ -268,7 +268,8 @@ impl Evaluator {
         self.site.iter().map(AsRef::as_ref).chain(of_jobs.map(|state| state.rule.as_ref()))
     }
 
-    /// Fires the rules about errors of GPUs for the jobs that these concern. Costs nothing without such rules.
+    /// Fires the rules about errors of GPUs for the jobs that these concern. Costs nothing without such
+    /// rules.
     pub(super) fn gpu_errors(&mut self, batch: &Batch) {
         if !self.rules().any(|rule| rule.when.event() == Some(JobEvent::Xid)) {
             self.gpu_errors.forget_all();

@@ -1,5 +1,5 @@
-//! Errors of the node's GPUs, and the jobs that they concern: those that used the GPU since its reading before,
-//! or else the only job of the node. Pure.
+//! Errors of the node's GPUs, and the jobs that they concern: those that used the GPU since its reading
+//! before, or else the only job of the node. Pure.
 
 use std::collections::BTreeMap;
 

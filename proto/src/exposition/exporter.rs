@@ -21,8 +21,8 @@ const STATED_AGE_US: i64 = 300_000_000;
 /// Clocks of exporters may be ahead by this much.
 const STATED_AHEAD_US: i64 = 10_000_000;
 
-/// Labels of the configuration: the device, and the node that it serves, whose users see the series. Labels of
-/// an exporter with these names get the prefix `exported_`, as in Prometheus.
+/// Labels of the configuration: the device, and the node that it serves, whose users see the series. Labels
+/// of an exporter with these names get the prefix `exported_`, as in Prometheus.
 const CONFIGURED: [&str; 2] = ["device", "node"];
 
 /// Choice of the series of a page: `node_cpu_seconds_total`, or `node_cpu_seconds_total{mode="idle"}` for those

@@ -73,9 +73,9 @@ const RECENT: &str = "SELECT CAST(CASE WHEN refreshed > '1970-01-01' THEN refres
      WHERE view_schema = current_schema() AND view_name = CAST($1 AS text)
          AND refreshed + CASE CAST($1 AS text) WHEN 'samples_10s' THEN interval '10 s' WHEN 'samples_1min' THEN interval '1 min' ELSE interval '1 h' END < complete";
 
-/// Refreshes the first `levels` aggregates within the ranges that `range` returns. Each transaction refreshes a bounded
-/// number of buckets, the oldest first: a query adds the samples behind the refreshed range, and would miss a
-/// gap in it.
+/// Refreshes the first `levels` aggregates within the ranges that `range` returns. Each transaction refreshes
+/// a bounded number of buckets, the oldest first: a query adds the samples behind the refreshed range, and
+/// would miss a gap in it.
 fn refresh(
     connection: &mut dyn Connection,
     stop: &Stop,

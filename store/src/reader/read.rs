@@ -143,7 +143,8 @@ impl dyn Read + '_ {
         self.collect(&Query::NodeSeries { job_key, metrics })
     }
 
-    /// Returns the series of devices outside the nodes that are about a job's nodes, sorted by node and metric.
+    /// Returns the series of devices outside the nodes that are about a job's nodes, sorted by node and
+    /// metric.
     pub fn device_series(&mut self, job_key: i64) -> Result<Vec<SeriesRow>, StoreError> {
         self.collect(&Query::DeviceSeries { job_key })
     }

@@ -54,8 +54,8 @@ pub(super) struct ShapedSeries {
 const MEASURED_NODE: &str = "coalesce(served_node, node)";
 
 /// Returns tables and the condition for the blocks of an owner, and its parameter. The order of a cross join
-/// is that in which SQLite reads: the nodes of a job are few. The concatenation takes the affinity of a column
-/// off, which an expression of an index lacks.
+/// is that in which SQLite reads: the nodes of a job are few. The concatenation takes the affinity of a
+/// column off, which an expression of an index lacks.
 fn blocks(of: SeriesScope<'_>) -> (&'static str, Value<'_>) {
     match of {
         SeriesScope::Job(key) => ("series_block WHERE job_key = $1", Value::Integer(key)),

@@ -1,5 +1,5 @@
-//! Removal of what stands beside the samples of jobs and nodes: histograms of windows, kept intervals, triggers that
-//! fired. They are kept as long as samples.
+//! Removal of what stands beside the samples of jobs and nodes: histograms of windows, kept intervals,
+//! triggers that fired. They are kept as long as samples.
 
 use super::old_rows::{ALL, IS_NOT_KEPT, OldRows};
 use crate::backend::Connection;

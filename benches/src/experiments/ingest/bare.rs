@@ -54,8 +54,8 @@ impl Rows {
         self.transactions.iter().map(|rows| rows.len() as u64).sum()
     }
 
-    /// Inserts the rows into an empty store whose tables a collector has created, over `writers` connections if it
-    /// is a server.
+    /// Inserts the rows into an empty store whose tables a collector has created, over `writers` connections
+    /// if it is a server.
     pub(crate) fn store(&self, kind: Kind, writers: usize) -> Result<Taken, Box<dyn Error>> {
         let scratch = tempfile::tempdir()?;
         let store = Store::start(kind)?;

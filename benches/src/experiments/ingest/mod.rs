@@ -16,10 +16,10 @@ use polymeter_proto::period::Period;
 
 /// Measures samples per second to the commit, against a bare copy.
 ///
-/// Stores that are not installed are left out; --stores postgres,citus compares a coordinator and two
-/// workers with one server. Mock agents with full outboxes send as fast as the collector accepts, each from
-/// its own thread. The bare copy inserts the same rows into the same empty table: with as many connections as
-/// the collector has writers, side by side, that `\copy` binary files, or with one prepared INSERT of SQLite. It
+/// Stores that are not installed are left out; --stores postgres,citus compares a coordinator and two workers
+/// with one server. Mock agents with full outboxes send as fast as the collector accepts, each from its own
+/// thread. The bare copy inserts the same rows into the same empty table: with as many connections as the
+/// collector has writers, side by side, that `\copy` binary files, or with one prepared INSERT of SQLite. It
 /// creates no series and keeps no session state. The server has its default settings and syncs to the disk.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {

@@ -1,5 +1,5 @@
-//! Requests for the values of a stored job: over the HTTP API of a collector, or from Kwollect's schema in the
-//! same server.
+//! Requests for the values of a stored job: over the HTTP API of a collector, or from Kwollect's schema in
+//! the same server.
 
 use std::error::Error;
 use std::io::{Read, Write};

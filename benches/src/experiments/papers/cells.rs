@@ -129,7 +129,8 @@ fn time(paper: &Paper, cell: &Cell, scratch: &Path) -> Result<Values<'static>, B
     Ok(vec![("wall_s", wall_s)])
 }
 
-/// Lets the tool's command measure: it finds the duration in SECONDS, and the program `polymeter` in POLYMETER.
+/// Lets the tool's command measure: it finds the duration in SECONDS, and the program `polymeter` in
+/// POLYMETER.
 fn printed<'a>(
     paper: &'a Paper,
     cell: &Cell,

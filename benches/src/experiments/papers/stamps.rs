@@ -1,5 +1,5 @@
-//! Time stamps that processes of a job take as fast as they can: a gap between two of them shows that something
-//! else ran.
+//! Time stamps that processes of a job take as fast as they can: a gap between two of them shows that
+//! something else ran.
 
 use std::error::Error;
 use std::path::Path;

@@ -70,8 +70,8 @@ struct Counts {
 }
 
 impl StandIns {
-    /// Prints the port, and answers requests. For each line on stdin it prints its counts; it exits at the end
-    /// of stdin.
+    /// Prints the port, and answers requests. For each line on stdin it prints its counts; it exits at the
+    /// end of stdin.
     pub(crate) fn run(&self) -> Result<(), Box<dyn Error>> {
         polymeter_agent::kernel::raise_descriptor_limit();
         let counts = Arc::new(Counts::default());

@@ -71,8 +71,8 @@ pub(crate) struct Scraping<'a> {
     pub(crate) mocks: Option<&'a Tool>,
     /// Time in seconds after which the built-in exporters close an idle connection.
     pub(crate) idle_s: Option<u64>,
-    /// Most open files of the server. It may have none left to answer queries, so that pages are counted where
-    /// they are served.
+    /// Most open files of the server. It may have none left to answer queries, so that pages are counted
+    /// where they are served.
     pub(crate) files: Option<u64>,
 }
 

@@ -12,8 +12,8 @@ use crate::commands::export::without_devices;
 pub(super) const NAME: &str = "samples.parquet";
 pub(super) const KEPT_NAME: &str = "kept.parquet";
 
-/// Writes the samples of a job, and those of its nodes and of the devices that serve them while it ran, into `file`. Returns the number of all
-/// samples, and the series of the job.
+/// Writes the samples of a job, and those of its nodes and of the devices that serve them while it ran, into
+/// `file`. Returns the number of all samples, and the series of the job.
 pub(super) fn write(
     reader: &mut dyn Read,
     job: &JobRow,

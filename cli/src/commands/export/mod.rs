@@ -312,8 +312,8 @@ fn fill(
     Ok(())
 }
 
-/// Properties of the file. One of call stacks or histograms has another name for the job, so that they are not
-/// imported as series.
+/// Properties of the file. One of call stacks or histograms has another name for the job, so that they are
+/// not imported as series.
 fn properties(
     arguments: &ExportArguments,
     reader: &mut dyn Read,

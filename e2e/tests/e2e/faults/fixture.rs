@@ -1,5 +1,5 @@
-//! Three agents that track the same job and poll the same device, a collector, a database, and a link that can
-//! be cut. The device lies.
+//! Three agents that track the same job and poll the same device, a collector, a database, and a link that
+//! can be cut. The device lies.
 
 use std::collections::BTreeMap;
 use std::fs;

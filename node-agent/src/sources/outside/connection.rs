@@ -40,8 +40,8 @@ pub trait Connection: Send + fmt::Debug {
     /// As of [`Connection::find`].
     fn offers(&mut self) -> Result<Vec<DeviceMetric>, DeviceError>;
 
-    /// Ends what the device keeps for this connection, which is dropped then. May block for the timeout of the
-    /// device.
+    /// Ends what the device keeps for this connection, which is dropped then. May block for the timeout of
+    /// the device.
     fn end(&mut self) {}
 
     /// True if the device sends values by itself, so that [`Connection::drain`] must be called every second.

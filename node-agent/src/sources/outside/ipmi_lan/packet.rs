@@ -75,8 +75,8 @@ pub(super) fn seal(
     packet
 }
 
-/// Sequence number and message of a packet of this session; none if it is not encrypted and authenticated with
-/// these keys.
+/// Sequence number and message of a packet of this session; none if it is not encrypted and authenticated
+/// with these keys.
 pub(super) fn open(keys: &SessionKeys, session: [u8; 4], packet: &[u8]) -> Option<(u32, Vec<u8>)> {
     let (header, rest) = header(packet)?;
     if header.kind != Payload::Message as u8 | ENCRYPTED | AUTHENTICATED || header.session != session {
