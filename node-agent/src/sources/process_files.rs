@@ -163,7 +163,7 @@ pub(super) fn read_process(proc: &Path, pid: u32, known: Option<&Process>) -> Op
     OpenProcess::open(proc, pid)?.read(known, &mut Vec::new())
 }
 
-/// Files of a process, which read of no other once it has ended.
+/// Open files of a process. After its end they do not show another process with the same number.
 #[derive(Debug)]
 struct OpenProcess {
     stat: File,
@@ -409,6 +409,37 @@ mod tests {
         assert!(read_whole(&directory.path().join("io")).is_err());
         let own = Path::new("/proc/self/io");
         assert_eq!(read_whole(own).unwrap().last(), Some(&b'\n'));
+    }
+
+    #[test]
+    fn files_of_few_processes_stay_open() {
+        let proc = tempfile::tempdir().unwrap();
+        let mut reader = ProcessReader::default();
+        for pid in 1..=2 * u32::try_from(KEPT_OPEN).unwrap() {
+            let directory = proc.path().join(pid.to_string());
+            std::fs::create_dir(&directory).unwrap();
+            std::fs::write(directory.join("stat"), format!("{pid} (a) {LINE}")).unwrap();
+            std::fs::write(directory.join("io"), "rchar: 9\n").unwrap();
+            let (process, levels) = reader.read(proc.path(), pid, None).unwrap();
+            assert_eq!((process.total.io.read_call_bytes, levels.io), (9, 1));
+        }
+        assert_eq!(reader.open.len(), KEPT_OPEN);
+        reader.retain(|pid| pid == 3);
+        assert_eq!(reader.open.keys().copied().collect::<Vec<_>>(), [3]);
+    }
+
+    #[test]
+    fn an_ended_process_is_not_read_from_its_open_files() {
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let mut reader = ProcessReader::default();
+        let mut started = || reader.read(Path::new("/proc"), child.id(), None).map(|(read, _)| read.started);
+        let first = started();
+        assert!(first.is_some_and(|ticks| ticks > 0));
+        assert_eq!(started(), first);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!(reader.read(Path::new("/proc"), child.id(), None), None);
+        assert!(reader.open.is_empty());
     }
 
     #[test]
