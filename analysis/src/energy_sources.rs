@@ -8,7 +8,7 @@ use crate::cumulative::Cumulative;
 use crate::devices::{self, Source};
 use crate::energy::{self, NodeCounters};
 use crate::model::{DeviceQuantity, EnergyBySource, NodeEnergy, Report, SeriesReport};
-use crate::reconcile::{EnergySource, Reconciled, reconcile};
+use crate::reconcile::{Covered, EnergySource, Reconciled, reconcile};
 
 /// Power that a management controller reports inside the node.
 const CONTROLLER_POWER: &str = "node.ipmi.power";
@@ -77,7 +77,12 @@ fn best(sources: &[EnergySource<'_>], reconciled: &Reconciled) -> Option<NodeEne
 
 impl Found {
     fn source(&self) -> EnergySource<'_> {
-        EnergySource { energy: &self.energy, is_whole: self.part == NODE, is_power: self.is_power }
+        let covered = match self.part {
+            NODE => Covered::Node,
+            UNKNOWN => Covered::Unknown,
+            _ => Covered::Part,
+        };
+        EnergySource { energy: &self.energy, covered, is_power: self.is_power }
     }
 }
 
@@ -181,5 +186,9 @@ mod tests {
         assert_eq!(report.energy_sources[0].devices, ["pdu3", "pdu4"]);
         add_to(&mut report, &[row("n1", false)], &BTreeMap::new(), (&rows[..1], &by_series));
         assert_eq!(report.energy_sources, [], "one source has nothing beside it");
+        let by_best = add_to(&mut report, &[row("n1", false)], &counters, (&rows[..1], &by_series));
+        assert!(by_best.is_empty(), "one of two outlets has less than the processors");
+        let is_best: Vec<bool> = report.energy_sources.iter().map(|one| one.is_best).collect();
+        assert_eq!(is_best, [false, false]);
     }
 }

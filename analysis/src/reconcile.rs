@@ -35,12 +35,20 @@ const CORRELATION_MIN: f64 = 0.7;
 /// Changes of power below this part of its mean tell nothing about a delay.
 const CHANGE_MIN: f64 = 1e-3;
 
+/// Part of a node that a source measures.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Covered {
+    Node,
+    /// Processors, memory or GPUs, which no other source measures.
+    Part,
+    Unknown,
+}
+
 /// One source of energy on one node.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct EnergySource<'a> {
     pub(crate) energy: &'a Cumulative,
-    /// True if it measures the whole node, false for processors or GPUs.
-    pub(crate) is_whole: bool,
+    pub(crate) covered: Covered,
     /// True if each value is a power that holds around its time, false for a counter of energy.
     pub(crate) is_power: bool,
 }
@@ -76,7 +84,7 @@ pub(crate) struct Reconciled {
     pub(crate) sources: Vec<Option<SourceEnergy>>,
     /// Number of the source with the shortest period.
     pub(crate) fastest: usize,
-    /// Number of the best source of the whole node; none if there is none.
+    /// Number of the best source of the whole node; none if there is none with at least what its parts take.
     pub(crate) best: Option<usize>,
     /// Half the length of the error bar of the best source.
     pub(crate) error_joules: f64,
@@ -96,10 +104,14 @@ pub(crate) fn reconcile(sources: &[EnergySource<'_>], span_ns: &Range<i64>) -> O
         })
         .collect();
     measured.iter().flatten().next()?;
-    let wholes = || {
+    let of = |covered: Covered| {
         let numbered = measured.iter().enumerate().filter_map(|(number, one)| Some((number, (*one)?)));
-        numbered.filter(|(number, _)| sources.get(*number).is_some_and(|source| source.is_whole))
+        numbered.filter(move |(number, _)| sources.get(*number).is_some_and(|one| one.covered == covered))
     };
+    // A source of the node with less than its parts misses some of it, as one of two outlets does.
+    let least_joules: f64 =
+        of(Covered::Part).map(|(_, part)| (part.joules - part.error_joules).max(0.0)).sum();
+    let wholes = || of(Covered::Node).filter(|(_, one)| one.joules + one.error_joules >= least_joules);
     let best = wholes().min_by(|(_, one), (_, other)| one.error_joules.total_cmp(&other.error_joules));
     let error_joules = best.map_or(0.0, |(_, best)| {
         let differences = wholes().map(|(_, other)| (other.joules - best.joules).abs());

@@ -67,11 +67,11 @@ fn span() -> Range<i64> {
 }
 
 const fn whole_power(energy: &Cumulative) -> EnergySource<'_> {
-    EnergySource { energy, is_whole: true, is_power: true }
+    EnergySource { energy, covered: Covered::Node, is_power: true }
 }
 
 const fn part(energy: &Cumulative) -> EnergySource<'_> {
-    EnergySource { energy, is_whole: false, is_power: false }
+    EnergySource { energy, covered: Covered::Part, is_power: false }
 }
 
 #[test]
