@@ -1,7 +1,7 @@
 //! Runs of a job: a scheduler starts a job again under the same id, and its tasks and components have ids
 //! in common. Pure, but for the query.
 
-use polymeter_service::time_text::rfc3339;
+use polymeter_service::time_text::to_the_second;
 use polymeter_store::StoreError;
 use polymeter_store::reader::{JobFilter, JobRow, Read};
 
@@ -42,13 +42,7 @@ pub fn selector(job: &JobRow) -> String {
         (None, None) => ", running".to_owned(),
         (None, Some(_)) => String::new(),
     };
-    format!("{KEY}{} ({cluster}started {}{state})", job.job_key, second(job.started_ns / 1000))
-}
-
-/// Text in UTC, to the second.
-fn second(time_us: i64) -> String {
-    let text = rfc3339(time_us);
-    format!("{} UTC", text.get(..19).unwrap_or(&text).replace('T', " "))
+    format!("{KEY}{} ({cluster}started {} UTC{state})", job.job_key, to_the_second(job.started_ns / 1000))
 }
 
 /// Adds the runs of the job that the reader sees, and notes on them and on the array that it belongs to.

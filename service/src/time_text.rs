@@ -13,6 +13,12 @@ pub fn rfc3339(wall_us: i64) -> String {
     DateTimePrinter::new().precision(Some(6)).timestamp_to_string(&time)
 }
 
+/// Formats microseconds since the epoch for people, in UTC, to the second: `2026-11-28 21:07:40`.
+pub fn to_the_second(wall_us: i64) -> String {
+    let text = rfc3339(wall_us);
+    text.get(..19).unwrap_or(&text).replace('T', " ")
+}
+
 /// Parses seconds since the epoch, or a date and time as in ISO 8601, into microseconds since the epoch. The
 /// clock, seconds, fraction and offset may be missing; without an offset the time is in UTC.
 pub fn time_us(text: &str) -> Option<i64> {

@@ -2,6 +2,7 @@
 
 use polymeter_analysis::array::{ArrayReport, ArrayTask};
 use polymeter_proto::units;
+use polymeter_service::time_text::to_the_second;
 
 use super::summary;
 use crate::output::layout::wrapped_lines;
@@ -57,7 +58,7 @@ fn row(task: &ArrayTask) -> Vec<String> {
         task.job.clone(),
         task.job_id.clone(),
         task.state.clone(),
-        summary::time(task.started_us),
+        to_the_second(task.started_us),
         units::elapsed(task.elapsed_s),
         figure(task.cpu_s, units::elapsed),
         summary::bytes(task.peak_memory_bytes),

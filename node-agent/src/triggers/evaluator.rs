@@ -224,6 +224,7 @@ impl Evaluator {
                 let sample = Sample {
                     series: series.series,
                     kind: series.metric.1.kind,
+                    unit: series.metric.1.unit,
                     period_us: i64::try_from(shape.window.unwrap_or(shape.period).as_micros())
                         .unwrap_or(i64::MAX),
                     time_us: row.time_us,

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use polymeter_proto::series::{Kind, SeriesId};
+use polymeter_proto::series::{Kind, SeriesId, Unit};
 use polymeter_proto::trigger::{JobEvent, MetricTest, Rule};
+use polymeter_proto::units;
 
 use crate::principal::Principal;
 
@@ -22,6 +23,7 @@ const DAY_US: i64 = 86_400_000_000;
 pub(super) struct Sample {
     pub(super) series: SeriesId,
     pub(super) kind: Kind,
+    pub(super) unit: Unit,
     pub(super) period_us: i64,
     /// Microseconds since the epoch.
     pub(super) time_us: i64,
@@ -79,13 +81,38 @@ fn rate(kind: Kind, before: f64, value: f64, lasted_us: i64) -> Option<f64> {
     Some((value - before) / f64::from(lasted_us) * 1e6)
 }
 
+/// One test of a rule.
+#[derive(Debug, Default)]
+struct TestState {
+    series: BTreeMap<SeriesId, SeriesState>,
+    /// Unit of the metric, once there was a sample.
+    unit: Option<Unit>,
+}
+
+impl TestState {
+    fn take(&mut self, test: &MetricTest, sample: Sample) {
+        if self.series.len() < SERIES || self.series.contains_key(&sample.series) {
+            self.unit = Some(sample.unit);
+            self.series.entry(sample.series).or_default().take(test, sample);
+        }
+    }
+
+    /// The value with which the test holds, in words.
+    fn holds(&self, test: &MetricTest) -> Option<String> {
+        let value = self.series.values().find_map(|series| series.holds(test))?;
+        let (metric, unit) = (test.metric.as_str(), self.unit?.as_str());
+        let value = if test.is_rate { units::rate(metric, unit, value) } else { units::value(unit, value) };
+        Some(format!("{metric} was {value}"))
+    }
+}
+
 #[derive(Debug)]
 pub(super) struct RuleState {
     pub(super) rule: Arc<Rule>,
     /// Requester; none for a rule of the site.
     pub(super) by: Option<Principal>,
     /// One for each test of a metric.
-    tests: Vec<BTreeMap<SeriesId, SeriesState>>,
+    tests: Vec<TestState>,
     held: bool,
     last_us: Option<i64>,
     /// Number of a day, and the firings on it.
@@ -97,7 +124,7 @@ pub(super) struct RuleState {
 
 impl RuleState {
     pub(super) fn new(rule: Arc<Rule>, by: Option<Principal>) -> Self {
-        let tests = rule.when.metric_tests().map(|_| BTreeMap::new()).collect();
+        let tests = rule.when.metric_tests().map(|_| TestState::default()).collect();
         Self { rule, by, tests, held: false, last_us: None, day: (0, 0), held_back: 0, untold: 0 }
     }
 
@@ -110,11 +137,7 @@ impl RuleState {
     /// Takes a sample of a test. Returns why the rule should fire, if its condition has become true.
     pub(super) fn sample(&mut self, number: usize, sample: Sample) -> Option<String> {
         let rule = Arc::clone(&self.rule);
-        let (test, series) = (rule.when.metric_tests().nth(number)?, self.tests.get_mut(number)?);
-        if series.len() >= SERIES && !series.contains_key(&sample.series) {
-            return None;
-        }
-        series.entry(sample.series).or_default().take(test, sample);
+        self.tests.get_mut(number)?.take(rule.when.metric_tests().nth(number)?, sample);
         if rule.when.event().is_some() {
             return None;
         }
@@ -134,13 +157,9 @@ impl RuleState {
 
     /// The values with which all tests of metrics hold; empty without such tests.
     fn why(&self) -> Option<String> {
-        let mut values = Vec::new();
-        for (test, series) in self.rule.when.metric_tests().zip(&self.tests) {
-            let value = series.values().find_map(|series| series.holds(test))?;
-            let change = if test.is_rate { " per second" } else { "" };
-            values.push(format!("{} was {value}{change}", test.metric));
-        }
-        Some(values.join(", "))
+        let tests = self.rule.when.metric_tests().zip(&self.tests);
+        let values: Option<Vec<String>> = tests.map(|(test, state)| state.holds(test)).collect();
+        Some(values?.join(", "))
     }
 
     pub(super) const fn hold_back(&mut self) {

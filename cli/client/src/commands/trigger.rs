@@ -19,7 +19,7 @@ use crate::failure::Failure;
 use crate::job_choice::JobChoice;
 use crate::local::Local;
 use crate::output::printable::printable_name;
-use crate::output::table::table_within;
+use crate::output::table::{head, table_within};
 use crate::output::terminal;
 
 /// Code of the refusal of a collector whose agents do not track a job, or not for the user.
@@ -230,14 +230,13 @@ fn text(of_nodes: &[(String, TriggersAnswer)], limit: Option<usize>) -> String {
     if triggers.is_empty() && fired.is_empty() {
         return "no triggers; `polymeter trigger add` adds one\n".to_owned();
     }
-    let mut rows = vec![["TRIGGER", "OF", "WHEN", "ACTIONS", "HELD BACK"].map(str::to_owned).to_vec()];
+    let mut rows = vec![head(["TRIGGER", "OF", "HELD BACK", "RULE"])];
     for (line, held_back) in triggers.values() {
         rows.push(vec![
             printable_name(&line.name).into_owned(),
             line.by.as_deref().map_or("the site".into(), printable_name).into_owned(),
-            printable_name(&line.when).into_owned(),
-            printable_name(&line.actions).into_owned(),
             held_back.to_string(),
+            format!("{}: {}", printable_name(&line.when), printable_name(&line.actions)),
         ]);
     }
     // An agent that tracks the job no longer has none.
@@ -246,14 +245,13 @@ fn text(of_nodes: &[(String, TriggersAnswer)], limit: Option<usize>) -> String {
         return text + "nothing has fired\n";
     }
     fired.sort_by_key(|(line, _)| line.at_us);
-    let mut rows = vec![["FIRED", "TRIGGER", "NODE", "WHY", "DONE"].map(str::to_owned).to_vec()];
+    let mut rows = vec![head(["FIRED", "TRIGGER", "NODE", "WHY, AND WHAT WAS DONE"])];
     for (line, node) in fired {
         rows.push(vec![
-            time_text::rfc3339(line.at_us),
+            time_text::to_the_second(line.at_us),
             printable_name(&line.name).into_owned(),
             printable_name(node).into_owned(),
-            printable_name(&line.why).into_owned(),
-            printable_name(&line.actions).into_owned(),
+            format!("{}; {}", printable_name(&line.why), printable_name(&line.actions)),
         ]);
     }
     text.push_str(&table_within(&rows, limit));
@@ -288,7 +286,9 @@ mod tests {
         let text = text(&nodes, None);
         let lines: Vec<&str> = text.lines().collect();
         assert!(
-            lines[1].starts_with("oom") && lines[1].contains("the site") && lines[1].ends_with('3'),
+            lines[1].starts_with("oom")
+                && lines[1].contains("the site")
+                && lines[1].contains("  3          oom: keep 30s"),
             "{text}"
         );
         assert!(lines[4].contains("n2") && lines[5].contains("n1"), "{text}");

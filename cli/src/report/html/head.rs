@@ -5,6 +5,7 @@ use polymeter_analysis::device_text::device_text;
 use polymeter_analysis::energy_text::energy_sources_text;
 use polymeter_analysis::model::{Finding, Report};
 use polymeter_proto::text::abridged_list;
+use polymeter_service::time_text::to_the_second;
 
 use super::element::{name, text};
 use crate::report::summary::{self, Level, Meter, NODES_MAX};
@@ -70,7 +71,7 @@ fn known(value: Option<&str>) -> Option<String> {
 
 /// Text in UTC; the script replaces it by the time of the reader's zone.
 fn clock_time(time_us: i64) -> String {
-    let utc = summary::time(time_us);
+    let utc = to_the_second(time_us);
     format!("<time datetime=\"{}Z\" data-us=\"{time_us}\">{utc} UTC</time>", utc.replace(' ', "T"))
 }
 

@@ -15,7 +15,7 @@ use polymeter_analysis::advice::facts::Facts;
 use polymeter_analysis::model::{MeasuringCost, Report};
 use polymeter_proto::run::Run;
 use polymeter_proto::units;
-use polymeter_service::time_text::rfc3339;
+use polymeter_service::time_text::to_the_second;
 
 use crate::output::printable::printable_name;
 
@@ -95,14 +95,8 @@ pub(crate) fn elapsed(report: &Report) -> String {
 }
 
 pub(crate) fn times(report: &Report) -> String {
-    let end = report.ended_us.map_or_else(|| "now".to_owned(), time);
-    format!("{} to {end} UTC, {}", time(report.started_us), elapsed(report))
-}
-
-/// Text in UTC, to the second.
-pub(crate) fn time(time_us: i64) -> String {
-    let text = rfc3339(time_us);
-    text.get(..19).unwrap_or(&text).replace('T', " ")
+    let end = report.ended_us.map_or_else(|| "now".to_owned(), to_the_second);
+    format!("{} to {end} UTC, {}", to_the_second(report.started_us), elapsed(report))
 }
 
 pub(crate) fn percent(share: f64) -> String {
@@ -129,7 +123,7 @@ pub(crate) fn kept(report: &Report, limit: usize) -> Vec<String> {
 /// Times of the triggers that fired, with what happened, the latest first, at most `limit` of them.
 pub(crate) fn firings(report: &Report, limit: usize) -> Vec<String> {
     let latest = report.firings.iter().rev().take(limit);
-    latest.map(|fired| format!("{} {}", time(fired.at_us), fired.text)).collect()
+    latest.map(|fired| format!("{} {}", to_the_second(fired.at_us), fired.text)).collect()
 }
 
 /// Describes what became of the samples of rings; none without a ring.

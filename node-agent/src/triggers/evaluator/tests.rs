@@ -197,7 +197,7 @@ fn a_condition_on_the_node_is_of_all_its_jobs() {
     let found: Vec<(u32, i64)> =
         fired.iter().map(|fired| (fired.job.handle.0, fired.at_us - BEGIN_US)).collect();
     assert_eq!(found, [(1, 4 * SECOND_US), (2, 4 * SECOND_US)], "the third has ended");
-    assert_eq!(fired[0].why, "node.cpu.throttled.thermal.time was 5 per second");
+    assert_eq!(fired[0].why, "node.cpu.throttled.thermal.time was 5/s");
 }
 
 #[test]
