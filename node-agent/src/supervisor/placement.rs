@@ -20,8 +20,6 @@ use crate::lanes::Channels;
 /// Interval of measurements of a sampler with a high load, and of moves if no CPU is free.
 const DENSE: Duration = Duration::from_millis(250);
 
-const SPARSE: Duration = Duration::from_secs(2);
-
 /// Load, as a part of a CPU, from which a sampler is placed.
 const SOME: f64 = 0.002;
 
@@ -37,10 +35,20 @@ pub(super) struct Placement {
     allowed: Vec<usize>,
     /// None if the kernel decides.
     placed: Option<usize>,
-    next_ns: Option<u64>,
+    next: Next,
     looked_ns: u64,
     used_ns: u64,
     ticks: BTreeMap<usize, Ticks>,
+}
+
+/// When the load of the thread is measured next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Next {
+    /// Another program has placed the thread, or there is no choice.
+    Never,
+    At(u64),
+    /// With other measurements, so that no timer wakes the supervisor for this one.
+    WithOthers,
 }
 
 /// CPU time since the machine was booted, in ticks.
@@ -56,35 +64,44 @@ impl Placement {
         let allowed = sched_getaffinity(None).map(|set| members(&set)).unwrap_or_default();
         // With a single CPU there is no choice, and no measurement.
         let looked_ns = clock::monotonic_ns();
-        let next_ns = (allowed.len() > 1).then(|| looked_ns + nanos(DENSE));
-        Self { channels, allowed, placed: None, next_ns, looked_ns, used_ns: 0, ticks: BTreeMap::new() }
+        let next = if allowed.len() > 1 { Next::At(looked_ns + nanos(DENSE)) } else { Next::Never };
+        Self { channels, allowed, placed: None, next, looked_ns, used_ns: 0, ticks: BTreeMap::new() }
     }
 
-    /// Time of the next measurement; none if another program has placed the thread.
+    /// Time of the next measurement; none if it needs no timer.
     pub(super) const fn next_ns(&self) -> Option<u64> {
-        self.next_ns
+        match self.next {
+            Next::At(at_ns) => Some(at_ns),
+            Next::Never | Next::WithOthers => None,
+        }
+    }
+
+    /// Adjusts the placement if a measurement was left for now.
+    pub(super) fn adjust_with_others(&mut self) {
+        if self.next == Next::WithOthers {
+            self.adjust();
+        }
     }
 
     pub(super) fn adjust(&mut self) {
         let now_ns = clock::monotonic_ns();
-        let Some(thread) = self.channels.realtime_thread() else {
-            self.next_ns = Some(now_ns + nanos(SPARSE));
-            return;
-        };
+        self.next = Next::WithOthers;
+        let Some(thread) = self.channels.realtime_thread() else { return };
         let used_ns = ran_ns(thread);
         let part = part(used_ns.saturating_sub(self.used_ns), now_ns.saturating_sub(self.looked_ns));
         (self.used_ns, self.looked_ns) = (used_ns, now_ns);
         if !self.is_where_it_was_put(thread) {
             info!("another program changed the CPU affinity of the sampler's thread; leaving it unchanged");
-            self.next_ns = None;
+            self.next = Next::Never;
             return;
         }
         let put = if part < SOME { self.let_go(thread) } else { self.put(thread) };
-        if let Err(error) = &put {
+        if let Err(error) = put {
             info!(%error, "cannot move the sampler's thread to another CPU");
+            self.next = Next::Never;
+        } else if part >= MUCH {
+            self.next = Next::At(now_ns + nanos(DENSE));
         }
-        let pause = if part < MUCH { SPARSE } else { DENSE };
-        self.next_ns = put.is_ok().then(|| now_ns + nanos(pause));
     }
 
     /// True if no other program has placed the thread.

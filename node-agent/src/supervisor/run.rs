@@ -46,6 +46,9 @@ const CONFIRMED: Duration = Duration::from_secs(2);
 /// How often numbers of jobs are looked for.
 const NUMBERS_NS: u64 = 20_000_000;
 
+/// One of so many rescans also asks all sources for what hardly changes: refresh intervals and unknown lines.
+const CLOSELY: u64 = 5;
+
 /// State machines with their edge, and the state of the loop.
 #[derive(Debug)]
 pub(crate) struct Supervisor {
@@ -56,6 +59,7 @@ pub(crate) struct Supervisor {
     clock_watch: ClockWatch,
     release: Release,
     placement: Placement,
+    rescans: u64,
     rights: watch::Sender<Rights>,
 }
 
@@ -99,6 +103,7 @@ impl Supervisor {
             clock_watch: ClockWatch::default(),
             release: Release::default(),
             placement,
+            rescans: 0,
             rights,
         }
     }
@@ -244,7 +249,12 @@ impl Supervisor {
         for key in NodeEdge::changed_targets(&mut self.core.targets) {
             self.core.files_changed(&key).await;
         }
-        self.core.take_intervals().await;
+        let looks_closely = self.rescans.is_multiple_of(CLOSELY);
+        self.rescans += 1;
+        if looks_closely {
+            self.core.take_intervals().await;
+            self.core.edge.count_unknown_lines(&self.core.targets);
+        }
         processes::find(&mut self.core);
         self.core.handle_exits().await;
         self.core.rescan_missed().await;
@@ -252,11 +262,11 @@ impl Supervisor {
             self.core.find_steps(&key).await;
         }
         self.core.owners_wanted().await;
-        self.core.edge.count_unknown_lines(&self.core.targets);
     }
 
-    /// Does nothing without leases.
+    /// Places the sampler's thread, and limits the cost of leases.
     async fn measure_cpu(&mut self) {
+        self.placement.adjust_with_others();
         let Some(used_percent) = self.cpu_meter.measure() else { return };
         if Admission::next_expiry_ns(&self.core.targets).is_some() {
             self.core.govern(used_percent).await;

@@ -35,9 +35,9 @@ pub(super) async fn readable(descriptor: Option<&AsyncFd<OwnedFd>>) {
     }
 }
 
-/// Timer that skips missed ticks.
+/// Timer that skips missed ticks. Timers that start together keep ticking together, which spares wake-ups.
 pub(super) fn every(period: Duration) -> tokio::time::Interval {
     let mut interval = tokio::time::interval(period);
-    interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
     interval
 }
