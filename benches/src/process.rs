@@ -163,26 +163,32 @@ pub fn time_wait_sockets(port: u16) -> io::Result<u64> {
 /// Usage of `pid` and its children. The CPU time of children that have exited is included, with the
 /// resolution of the kernel's ticks, usually 10 ms.
 pub fn usage_with_children(pid: u32) -> io::Result<Usage> {
-    let mut sum = usage(pid)?;
-    sum.cpu_s += seconds(Stat::read(pid)?.ticks_of_ended);
-    for (_, of_child) in running(|stat| stat.parent == pid)? {
-        sum.cpu_s += of_child.cpu_s;
-        sum.memory_kib += of_child.memory_kib;
-        sum.descriptors += of_child.descriptors;
+    loop {
+        let ended = Stat::read(pid)?.ticks_of_ended;
+        let mut sum = usage(pid)?;
+        sum.cpu_s += seconds(ended);
+        for (_, of_child) in running(|stat| stat.parent == pid)? {
+            sum.cpu_s += of_child.cpu_s;
+            sum.memory_kib += of_child.memory_kib;
+            sum.descriptors += of_child.descriptors;
+        }
+        // Else a child may be counted twice, or not at all.
+        if Stat::read(pid)?.ticks_of_ended == ended {
+            return Ok(sum);
+        }
     }
-    Ok(sum)
 }
 
 fn running(is_wanted: impl Fn(&Stat) -> bool) -> io::Result<Vec<(Stat, Usage)>> {
     let mut found = Vec::new();
     for entry in fs::read_dir("/proc")? {
         let Some(pid) = entry?.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
-        // A process may exit while the list is read; it is left out then.
-        if let Ok(stat) = Stat::read(pid)
-            && is_wanted(&stat)
-            && let Ok(usage) = usage(pid)
-        {
-            found.push((stat, usage));
+        // A process may be gone when it is read; it is left out then.
+        let Ok(stat) = Stat::read(pid) else { continue };
+        if is_wanted(&stat) {
+            // One that has exited keeps its time until its parent has waited for it, and nothing else.
+            let of_exited = Usage { cpu_s: seconds(stat.ticks), ..Usage::default() };
+            found.push((stat, usage(pid).unwrap_or(of_exited)));
         }
     }
     Ok(found)
@@ -334,6 +340,30 @@ mod tests {
         drop(server);
         let waits = || (time_wait_sockets(address.port()).ok()? == 1).then_some(());
         crate::clock::wait_for("the client's socket waits", 10, waits).unwrap();
+    }
+
+    #[test]
+    fn the_time_of_a_child_counts_before_and_after_its_parent_has_waited() {
+        // The shell waits for its child when it reads the line.
+        let script =
+            "{ i=0; while [ $i -lt 200000 ]; do i=$((i + 1)); done; } & read -r line; wait; read -r line";
+        let mut shell = std::process::Command::new("sh");
+        let mut shell = shell.args(["-c", script]).stdin(std::process::Stdio::piped()).spawn().unwrap();
+        let pid = shell.id();
+        let find = || running(|stat| stat.parent == pid).unwrap().pop().map(|(stat, _)| stat);
+        let exited = || {
+            let (stat, usage) = running(|stat| stat.parent == pid).unwrap().pop()?;
+            (usage.memory_kib == 0 && stat.ticks > 0).then_some(stat.ticks)
+        };
+        let ticks = crate::clock::wait_for("the child has exited", 60, exited).unwrap();
+        let before_s = usage_with_children(pid).unwrap().cpu_s;
+        assert!(before_s >= seconds(ticks), "{before_s}");
+        std::io::Write::write_all(shell.stdin.as_mut().unwrap(), b"\n").unwrap();
+        crate::clock::wait_for("its parent has waited", 60, || find().is_none().then_some(())).unwrap();
+        let after_s = usage_with_children(pid).unwrap().cpu_s;
+        assert!(after_s >= seconds(ticks), "{after_s}");
+        drop(shell.stdin.take());
+        shell.wait().unwrap();
     }
 
     #[test]

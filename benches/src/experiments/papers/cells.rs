@@ -90,7 +90,8 @@ fn sample(
     let mut job = Job::make_for("papers", 0)?;
     job.work(&scratch.join("file"))?;
     let period_ms = (to_f64(period_us) / 1e3).to_string();
-    let running = tool.start(vec![("PERIOD_MS", period_ms), ("CGROUPS", job.cgroups())])?;
+    let agent = program("polymeter-agent")?.display().to_string();
+    let running = tool.start(vec![("PERIOD_MS", period_ms), ("CGROUPS", job.cgroups()), ("AGENT", agent)])?;
     pause(SETTLE_NS);
     let (begin_ns, cpu_s) = (now_ns(), running.cpu_s()?);
     pause(i64::try_from(paper.seconds)? * 1_000_000_000);
