@@ -72,7 +72,7 @@ impl Nodes {
                 let sample = (BEGIN_US + self.at_s * SECOND_US, self.counters[number]);
                 let frame = frame(job, cpu_usage(), &[sample]);
                 let of_frame = self.watch.take(&frame);
-                found.extend(of_frame.iter().map(|one| (self.at_s, one.job.node().to_string())));
+                found.extend(of_frame.iter().map(|one| (self.at_s, one.node.to_string())));
             }
         }
         found
@@ -174,7 +174,7 @@ fn a_clock_that_is_ahead_delays_nothing() {
         let mut of_future = frame(&ahead, cpu_usage(), &samples);
         of_future.received_us = at_us;
         let at_once = nodes.watch.take(&of_future);
-        found.extend(at_once.iter().map(|one| (nodes.at_s, one.job.node().to_string())));
+        found.extend(at_once.iter().map(|one| (nodes.at_s, one.node.to_string())));
         found
             .extend(nodes.run(PERIOD_S, |node, at_s| Some(if node == 1 && at_s > 300 { 9.0 } else { 10.0 })));
     }
