@@ -39,6 +39,10 @@ const FAR_MIN: u32 = 3;
 /// exceed it once in weeks, even if they change slowly, so that successive ones are alike.
 const SPREADS: f64 = 4.5;
 
+/// The same for metrics with longer periods than an interval: only slow changes are left in their values, so
+/// that several successive ones are no stronger sign than one.
+const SPREADS_OF_LONG_PERIODS: f64 = 6.0;
+
 /// By so many nodes the spread of few nodes may be too small: with four nodes the distance is doubled.
 const UNCERTAIN_NODES: f64 = 4.0;
 
@@ -78,6 +82,8 @@ pub(super) struct Comparison {
     next: Option<i64>,
     /// Time of the newest sample of all nodes, in microseconds since the epoch.
     newest_us: i64,
+    /// Last interval with values.
+    last: Option<i64>,
     highest_median: f64,
     last_median: Option<f64>,
     idle_below: f64,
@@ -106,6 +112,7 @@ impl Comparison {
             others: OtherParts::default(),
             next: None,
             newest_us: i64::MIN,
+            last: None,
             highest_median: 0.0,
             last_median: None,
             idle_below: 0.0,
@@ -280,6 +287,7 @@ impl Comparison {
         if values < NODES_MIN || values * 2 < self.nodes.len() {
             return None;
         }
+        let has_long_period = self.last.replace(number).is_some_and(|last| number.saturating_sub(last) > 1);
         let middle = median(scratch)?;
         self.highest_median = self.highest_median.max(middle);
         let before = self.last_median.replace(middle);
@@ -291,15 +299,17 @@ impl Comparison {
             return None;
         }
         let deviation = spread(scratch, middle)? / middle;
-        self.take_values(number, middle, deviation);
+        let spreads = if has_long_period { SPREADS_OF_LONG_PERIODS } else { SPREADS };
+        self.take_values(number, middle, deviation.max(SPREAD_MIN) * spreads);
         self.fire(number, middle)
     }
 
-    /// Compares the value of each node with the median and the spread, as a part of the median.
-    fn take_values(&mut self, number: i64, median: f64, spread: f64) {
+    /// Compares the value of each node with the median. `least` is the smallest distance of a straggler among
+    /// many nodes, as a part of the median.
+    fn take_values(&mut self, number: i64, median: f64, least: f64) {
         let test = &self.rule.test;
         let few = UNCERTAIN_NODES / f64::from(u32::try_from(self.nodes.len()).unwrap_or(u32::MAX));
-        let least = spread.max(SPREAD_MIN) * SPREADS * (1.0 + few);
+        let least = least * (1.0 + few);
         let bound = f64::from(test.percent) / 100.0;
         let successive = successive(test.lasts_us);
         for state in self.nodes.values_mut() {

@@ -7,8 +7,10 @@ use std::time::Duration;
 use polymeter_collector::clock::Clock;
 use polymeter_proto::batch::{Job, Shape};
 use polymeter_proto::wire::message::{ToAgent, ToCollector};
+use polymeter_store::{JobPart, NodeSum, StragglerTable, WantedParts};
 use rustix::process::Signal;
 
+use crate::removal_plans::{LOG_PLANS, plans_since};
 use crate::support::agent::{Agent, job, shape};
 use crate::support::program::RunningCollector;
 use crate::support::{Kind, TestEnvironment, now_us, wait_until};
@@ -20,6 +22,7 @@ polymeter_test_harness::tests![
     a_frozen_collector_does_not_fire_again,
     an_outage_of_the_database_is_no_straggler,
     one_collector_exchanges_nothing,
+    the_exchange_of_100_jobs_uses_indexes,
 ];
 
 const SECOND_US: i64 = 1_000_000;
@@ -271,4 +274,58 @@ fn one_collector_exchanges_nothing() {
     let sessions = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%straggler_part%' AND pid <> pg_backend_pid()";
     assert_eq!(cluster.environment.number(sessions), 0);
     cluster.end();
+}
+
+/// A minute of exchanges of three collectors with 1,000 nodes in 100 jobs.
+fn the_exchange_of_100_jobs_uses_indexes() {
+    const JOBS: i64 = 100;
+    const COLLECTORS: [&str; 3] = ["a", "b", "c"];
+    let mut environment = TestEnvironment::new(Kind::Postgres);
+    environment.collector().stop().unwrap();
+    let server = environment.server.as_mut().unwrap();
+    server.configure(LOG_PLANS);
+    server.restart();
+    let log = server.socket_directory().join("log");
+    let begin = std::fs::read_to_string(&log).unwrap().len();
+    let mut tables = COLLECTORS.map(|id| (id, StragglerTable::open(&environment.url()).unwrap()));
+    let mut taken_us = Vec::new();
+    for interval in 0..12 {
+        let ended_us = 1_700_000_002_500_000 + interval * 5 * SECOND_US;
+        let clock = Clock::start();
+        for (number, (id, table)) in tables.iter_mut().enumerate() {
+            let parts: Vec<JobPart> = (0..JOBS).map(|job_key| part(job_key, ended_us, number)).collect();
+            table.exchange(id, &parts, &[]).unwrap();
+        }
+        for (id, table) in &mut tables {
+            let metric = || "cpu.usage".to_owned();
+            let wanted = |job_key| WantedParts { job_key, metric: metric(), ended_us, known: Vec::new() };
+            let wanted: Vec<WantedParts> = (0..JOBS).map(wanted).collect();
+            assert_eq!(table.exchange(id, &[], &wanted).unwrap().len(), 200);
+        }
+        taken_us.push(clock.now().since_start.as_micros());
+    }
+    taken_us.sort_unstable();
+    println!("all exchanges of an interval took {} µs, at most {} µs", taken_us[6], taken_us[11]);
+    assert!(taken_us[6] < 2_000_000, "{taken_us:?}");
+    let size = environment.number("SELECT pg_total_relation_size('straggler_part') / 1024");
+    println!("{} rows, {size} KiB", environment.number("SELECT count(*) FROM straggler_part"));
+    let plans = plans_since(&log, begin);
+    let plans: Vec<&String> = plans.iter().filter(|plan| plan.contains("straggler_part")).collect();
+    for statement in ["INSERT INTO straggler_part", "DELETE FROM straggler_part", "JOIN straggler_part"] {
+        let plan = plans.iter().rfind(|plan| plan.contains(statement)).unwrap();
+        println!("{plan}");
+    }
+    assert!(plans.iter().any(|plan| plan.contains("straggler_part_pkey")));
+    assert!(plans.iter().any(|plan| plan.contains("straggler_part_by_time")));
+    assert!(!plans.iter().any(|plan| plan.contains("Seq Scan on straggler_part")));
+}
+
+/// Every third node of a job with ten.
+fn part(job_key: i64, ended_us: i64, collector: usize) -> JobPart {
+    let nodes = (collector..10).step_by(3).map(|number| NodeSum {
+        node: format!("node{job_key:03}-{number}").as_str().try_into().unwrap(),
+        amount: 2.399_837_261e11,
+        weight: 5.0,
+    });
+    JobPart { job_key, metric: "cpu.usage".to_owned(), ended_us, nodes: nodes.collect() }
 }

@@ -8,6 +8,7 @@
 use std::collections::HashSet;
 
 use polymeter_proto::series::{Labels, MetricDescriptor};
+use polymeter_store::NodeSum;
 use polymeter_store::accepted::{JobRecord, LedgerLine, StoreId};
 use proptest::prelude::*;
 
@@ -211,6 +212,20 @@ proptest! {
             match what {
                 0 => one.job_ends.push((Arc::clone(&record), at_us)),
                 1 => watch.job_lost(job),
+                2 => {
+                    seen.extend([(job, node), (job, node + 1)]);
+                    let amount = f64::from_bits(bits);
+                    let nodes = [node, node + 1].map(|node| NodeSum {
+                        node: format!("n{node}").as_str().try_into().unwrap(),
+                        amount,
+                        weight: amount,
+                    });
+                    let (metric, nodes) = ("cpu.usage".to_owned(), nodes.to_vec());
+                    let part = JobPart { job_key: job, metric, ended_us: at_us, nodes };
+                    watch.add_parts(&[("other".to_owned(), part)]);
+                    prop_assert!(watch.wanted(at_us).len() <= 5 * watch.jobs.len());
+                    watch.take_shared(at_us);
+                }
                 _ => {
                     seen.insert((job, node));
                     let samples = &mut one.samples[0];
