@@ -250,7 +250,7 @@ quick-experiments: test-deps ## Run every experiment and bench once, short
 	$(BENCH) ingest --quick
 	$(BENCH) citus --quick
 	$(BENCH) live --quick
-	$(BENCH) straggler --quick
+	$(BENCH) straggler --quick --collectors 3
 	$(BENCH) remote-write --quick
 	$(SUDO) $(BENCH) papers --quick --out $$(mktemp -d)
 	$(BENCH) scale --quick $$(command -v prometheus > /dev/null && echo --prometheus)

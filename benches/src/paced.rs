@@ -20,15 +20,16 @@ pub fn send(
     nodes: u32,
     seconds: u32,
 ) -> Result<u64, Box<dyn Error>> {
-    send_working(context, endpoint, script, nodes, seconds, |_, _| None)
+    send_working(context, &[endpoint], std::slice::from_ref(script), nodes, seconds, |_, _| None)
 }
 
-/// Does the same. `work_ns` returns the CPU time that the job takes on a node in a second, by their numbers,
-/// in nanoseconds; none for that of the recording.
+/// Does the same for agents that share the collectors at `endpoints`, and in turn send the jobs of `scripts`.
+/// `work_ns` returns the CPU time that the job takes on a node in a second, by their numbers, in nanoseconds;
+/// none for that of the recording.
 pub fn send_working(
     context: &zmq::Context,
-    endpoint: &str,
-    script: &Script,
+    endpoints: &[&str],
+    scripts: &[Script],
     nodes: u32,
     seconds: u32,
     mut work_ns: impl FnMut(u64, u64) -> Option<u64>,
@@ -38,13 +39,15 @@ pub fn send_working(
         Ok(MockAgent::new(SessionId(u64::from(number) + 1), node, "mock".try_into()?, wall_us()))
     };
     let mut agents: Vec<_> = (0..nodes).map(agent).collect::<Result<_, _>>()?;
-    let sockets = (0..agents.len().div_ceil(AGENTS_PER_SOCKET)).map(|_| {
-        let socket = context.socket(zmq::DEALER)?;
-        socket.set_linger(0)?;
-        socket.connect(endpoint)?;
-        Ok(socket)
-    });
+    let sockets =
+        (0..agents.len().div_ceil(AGENTS_PER_SOCKET)).zip(endpoints.iter().cycle()).map(|(_, endpoint)| {
+            let socket = context.socket(zmq::DEALER)?;
+            socket.set_linger(0)?;
+            socket.connect(endpoint)?;
+            Ok(socket)
+        });
     let sockets = sockets.collect::<Result<Vec<_>, zmq::Error>>()?;
+    let script_of = |number: usize| scripts.get(number % scripts.len().max(1)).ok_or("there is no script");
     let (mut encoder, begin_ns) = (Encoder::default(), now_ns());
     for second in 1..=u64::from(seconds) {
         for (number, agent) in (0..).zip(&mut agents) {
@@ -52,9 +55,10 @@ pub fn send_working(
                 agent.work(work_ns);
             }
         }
+        let mut numbers = 0..;
         for (socket, agents) in sockets.iter().zip(agents.chunks_mut(AGENTS_PER_SOCKET)) {
-            for agent in agents {
-                socket.send(agent.sample(script, &mut encoder, wall_us(), 1)?, 0)?;
+            for (agent, number) in agents.iter_mut().zip(&mut numbers) {
+                socket.send(agent.sample(script_of(number)?, &mut encoder, wall_us(), 1)?, 0)?;
             }
         }
         sleep_until(begin_ns + second * SECOND_NS);
@@ -62,8 +66,9 @@ pub fn send_working(
             while socket.poll(zmq::POLLIN, 0)? > 0 {
                 let answer = ToAgent::decode(&socket.recv_bytes(0)?)?;
                 let number = session_of(&answer).map_or(0, |session| session.0).saturating_sub(1);
-                let Some(agent) = agents.get_mut(usize::try_from(number)?) else { continue };
-                for message in agent.hear(script, &answer)? {
+                let number = usize::try_from(number)?;
+                let Some(agent) = agents.get_mut(number) else { continue };
+                for message in agent.hear(script_of(number)?, &answer)? {
                     socket.send(message, 0)?;
                 }
             }

@@ -31,6 +31,7 @@ use crate::keys::CollectorKeyFiles;
 use crate::limits::{self, DESCRIPTORS_MIN};
 use crate::metrics::Metrics;
 use crate::notices::NoticedReceiver;
+use crate::other_collectors::OtherCollectors;
 use crate::page_server::{PageAddress, PageServer};
 use crate::queues::{OutgoingSender, WriterQueueSender, outgoing_queue, writer_queue};
 use crate::reading::ReadSessions;
@@ -109,10 +110,10 @@ impl Collector {
         let settings = SharedSettings::new(config);
         let maintenance = start_maintenance(config, &metrics, settings.clone())?;
         let server = config.metrics_listen.map(|address| serve_metrics(address, &metrics)).transpose()?;
-        let live = config.api.is_some().then(LiveValues::default);
+        let (live, others) = (config.api.is_some().then(LiveValues::default), OtherCollectors::default());
         let ((reports, outcomes), (firings, fired), noticed) = control::queues(config.notices.is_some());
         let (federation, (sinks, sink_threads)) =
-            start_sinks(config, live.clone(), &firings, &metrics, clock)?;
+            start_sinks(config, live.clone(), (&firings, &others), &metrics, clock)?;
         let (outgoing_sender, outgoing) = outgoing_queue(waker.clone());
         // Without control no outcomes of jobs are reported.
         let outcomes = Some(outcomes).filter(|_| !control_endpoints.is_empty());
@@ -128,7 +129,7 @@ impl Collector {
             clock_offsets: ClockOffsets::default(),
         };
         let (queues, writers) = start_writers(config, stores, &metrics, &waker, &shared, outcomes)?;
-        let links = CoordinatorLinks::new(shared.directory, outgoing_sender, reports, fired);
+        let links = CoordinatorLinks::new(shared.directory, outgoing_sender, reports, fired, others);
         // From here on only the writers and control own senders of outgoing messages: the receiver ends when
         // all of them are dropped.
         drop((shared.outgoing, shared.sinks));
@@ -308,7 +309,7 @@ fn start_federation(
 fn start_sinks(
     config: &CollectorConfig,
     live: Option<LiveValues>,
-    firings: &FiringSender,
+    (firings, others): (&FiringSender, &OtherCollectors),
     metrics: &Metrics,
     clock: Clock,
 ) -> Result<(Option<PageServer>, (Sinks, SinkThreads)), CollectorStartError> {
@@ -318,6 +319,8 @@ fn start_sinks(
     let watch = StragglerWatch {
         rules: config.stragglers.clone(),
         report: Box::new(move |straggler| firings.offer_straggler(&straggler)),
+        others: others.clone(),
+        collector_id: config.collector_id.clone().unwrap_or_default(),
     };
     let others = OtherSinks {
         live,

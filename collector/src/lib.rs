@@ -37,6 +37,7 @@ pub mod keys;
 pub mod limits;
 mod metrics;
 pub mod notices;
+mod other_collectors;
 mod page_server;
 mod queues;
 mod reading;

@@ -237,6 +237,13 @@ pub const ANSWERS_POLL: Duration = Duration::from_millis(100);
 /// How often a collector records that it runs.
 pub const BEAT_INTERVAL: Duration = Duration::from_secs(2);
 
+/// Time without another running collector after which this one counts as the only one: that after which one
+/// counts as away, since the answer to a beat may come late.
+pub const OTHERS_AWAY: Duration = Duration::from_secs(10);
+
+/// How often collectors exchange the values of jobs' nodes, which they compare 5 s after each interval.
+pub const STRAGGLER_EXCHANGE: Duration = Duration::from_secs(1);
+
 /// How long a stopping collector waits for the record of its end.
 pub const LEAVE_TIMEOUT: Duration = Duration::from_secs(1);
 

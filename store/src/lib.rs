@@ -37,6 +37,7 @@ mod schema;
 mod schema_check;
 mod sqlite;
 mod stop;
+mod stragglers;
 mod table_thread;
 #[cfg(test)]
 mod testing;
@@ -56,7 +57,7 @@ pub use crate::control_requests::{
 pub use crate::copying::{Copied, copy};
 pub use crate::error::{DatabaseError, StoreError};
 pub use crate::file_problem::{Displaced, FileProblem};
-pub use crate::firings::FiringTable;
+pub use crate::firings::{FiringBounds, FiringTable};
 pub use crate::job_end_queue::{ClaimedEnd, Claims, JobEndQueue};
 pub use crate::job_usage::JobUsageTable;
 pub use crate::labels::labels_json;
@@ -66,6 +67,7 @@ pub use crate::options::{ExtensionMode, OpenOptions, StoreOrigin, UnknownMode, W
 pub use crate::removal::clock_check::ClockJump;
 pub use crate::retention::{InvalidKeep, Keep, Level, LevelSize, LevelState, Part, Retention, Storage};
 pub use crate::schema::{Migration, SCHEMA_VERSION};
+pub use crate::stragglers::{JobPart, NodeSum, StragglerTable, WantedParts};
 pub use crate::table_thread::TableThread;
 pub use crate::url::StoreUrl;
 pub use crate::writer::Store;

@@ -21,6 +21,7 @@ use super::permission::ROOT;
 use super::request_store::RequestStore;
 use crate::agents::{AgentDirectory, AgentInfo};
 use crate::limits;
+use crate::other_collectors::OtherCollectors;
 use crate::queues::OutgoingSender;
 use crate::session_messages::AgentAnswer;
 
@@ -62,7 +63,12 @@ impl Drop for Busy<'_> {
 
 impl Coordinator {
     pub(super) fn new(
-        (directory, receiver, outcomes): (AgentDirectory, OutgoingSender, OutcomeSender),
+        (directory, receiver, outcomes, others): (
+            AgentDirectory,
+            OutgoingSender,
+            OutcomeSender,
+            OtherCollectors,
+        ),
         clock: Clock,
         store: RequestStore,
         scheduler_uid: Option<u32>,
@@ -70,7 +76,7 @@ impl Coordinator {
         notices: NoticeChoiceService,
     ) -> Self {
         let requests = Arc::new(AgentRequests::new(receiver, clock));
-        let jobs = Arc::new(JobRequests::new(directory.clone(), Arc::clone(&requests), store, clock));
+        let jobs = Arc::new(JobRequests::new(directory.clone(), Arc::clone(&requests), store, others, clock));
         let state = Mutex::default();
         Self { directory, requests, clock, outcomes, jobs, scheduler_uid, tokens, notices, state }
     }

@@ -10,7 +10,7 @@ use polymeter_proto::series::Identifier;
 use polymeter_proto::text::Text;
 use polymeter_store::accepted::Accepted;
 use polymeter_store::reader::FiringRow;
-use polymeter_store::{FiringTable, TableThread};
+use polymeter_store::{FiringBounds, FiringTable, TableThread};
 use rustix::rand::{GetRandomFlags, getrandom};
 use serde_json::Value;
 use tokio::sync::mpsc::error::TrySendError;
@@ -19,6 +19,7 @@ use tracing::warn;
 
 use super::job_requests::JobRequests;
 use super::permission::ROOT;
+use crate::limits;
 use crate::notices::{NoticedFiring, NoticedSender};
 use crate::stragglers::Straggler;
 
@@ -38,8 +39,9 @@ pub(crate) struct NewFiring {
     job: Identifier,
     node: Identifier,
     firing: Firing,
-    /// The node keeps the interval of its own firing.
-    is_of_agent: bool,
+    /// Of a firing of the collector, which may be that of another collector, too. None for one of an agent:
+    /// its node keeps the interval of its own firing.
+    bounds: Option<FiringBounds>,
 }
 
 /// Passes firings to control and to notices, and never waits.
@@ -50,11 +52,16 @@ pub(crate) struct FiringSender {
     notices: Option<NoticedSender>,
 }
 
-pub(crate) type FiringReceiver = mpsc::Receiver<NewFiring>;
+/// Firings that control handles.
+#[derive(Debug)]
+pub(crate) struct FiringReceiver {
+    firings: mpsc::Receiver<NewFiring>,
+    notices: Option<NoticedSender>,
+}
 
 pub(crate) fn queue(notices: Option<NoticedSender>) -> (FiringSender, FiringReceiver) {
-    let (control, receiver) = mpsc::channel(WAITING);
-    (FiringSender { control, notices }, receiver)
+    let (control, firings) = mpsc::channel(WAITING);
+    (FiringSender { control, notices: notices.clone() }, FiringReceiver { firings, notices })
 }
 
 impl FiringSender {
@@ -64,13 +71,12 @@ impl FiringSender {
             for (job, firing) in &frame.fired {
                 let id = &job.descriptor.job_id;
                 if firing.notice {
-                    self.notice(job.key.get(), node, firing);
-                    warn!(job = %id, %node, trigger = %firing.rule, "trigger fired: {}; {}", firing.why, firing.actions);
+                    notice(self.notices.as_ref(), (job.key.get(), id), node, firing);
                 }
                 let Some(job_key) = job.key.get() else { continue };
                 let (job, node, firing) = (id.clone(), node.clone(), firing.clone());
                 if firing.keeps_us.is_some() {
-                    self.send(NewFiring { job_key, job, node, firing, is_of_agent: true });
+                    self.send(NewFiring { job_key, job, node, firing, bounds: None });
                 }
             }
         }
@@ -78,9 +84,9 @@ impl FiringSender {
 
     /// Takes a node that became a straggler as a firing on this node.
     pub(crate) fn offer_straggler(&self, straggler: &Straggler) {
-        let Straggler { job, rule, at_us, why } = straggler;
+        let Straggler { job, node, rule, at_us, why } = straggler;
         let Some(job_key) = job.key.get() else { return };
-        let (id, node) = (job.descriptor.job_id.clone(), job.node().clone());
+        let (id, node) = (job.descriptor.job_id.clone(), node.clone());
         let keeps_us =
             rule.keep_us.map(|keep_us| (at_us.saturating_sub(keep_us), at_us.saturating_add(rule.after_us)));
         let actions = keeps_us.map_or_else(
@@ -100,19 +106,8 @@ impl FiringSender {
             why: Text::of(why),
             actions: Text::of(&actions),
         };
-        if rule.notice {
-            warn!(job = %id, %node, trigger = %rule.name, "trigger fired: {why}; {actions}");
-            self.notice(Some(job_key), &node, &firing);
-        }
-        self.send(NewFiring { job_key, job: id, node, firing, is_of_agent: false });
-    }
-
-    fn notice(&self, job_key: Option<i64>, node: &Identifier, firing: &Firing) {
-        let (Some(notices), Some(job_key)) = (&self.notices, job_key) else { return };
-        let noticed = NoticedFiring { job_key, firing: row(node, firing) };
-        if notices.try_send(noticed).is_err() {
-            warn!(trigger = %firing.rule, "cannot notice that a trigger fired: too many wait");
-        }
+        let bounds = Some(FiringBounds { hold_off_us: rule.hold_off_us, firings: rule.firings });
+        self.send(NewFiring { job_key, job: id, node, firing, bounds });
     }
 
     fn send(&self, new: NewFiring) {
@@ -120,6 +115,21 @@ impl FiringSender {
             let NewFiring { job, firing, .. } = new;
             warn!(%job, trigger = %firing.rule, "cannot ask the nodes to keep the interval of a trigger: too many wait");
         }
+    }
+}
+
+/// Logs a firing, and passes it to notices.
+fn notice(
+    notices: Option<&NoticedSender>,
+    (job_key, job): (Option<i64>, &Identifier),
+    node: &Identifier,
+    firing: &Firing,
+) {
+    warn!(%job, %node, trigger = %firing.rule, "trigger fired: {}; {}", firing.why, firing.actions);
+    let (Some(notices), Some(job_key)) = (notices, job_key) else { return };
+    let noticed = NoticedFiring { job_key, firing: row(node, firing) };
+    if notices.try_send(noticed).is_err() {
+        warn!(trigger = %firing.rule, "cannot notice that a trigger fired: too many wait");
     }
 }
 
@@ -151,17 +161,24 @@ fn row(node: &Identifier, firing: &Firing) -> FiringRow {
 
 /// Asks for each firing, several at a time.
 pub(super) async fn serve(
-    mut firings: FiringReceiver,
+    FiringReceiver { mut firings, notices }: FiringReceiver,
     jobs: Arc<JobRequests>,
     table: TableThread<FiringTable>,
 ) {
     let places = Arc::new(Semaphore::new(ASKING));
     while let Some(new) = firings.recv().await {
         let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
-        let (jobs, table) = (Arc::clone(&jobs), table.clone());
+        let (jobs, table, notices) = (Arc::clone(&jobs), table.clone(), notices.clone());
         tokio::spawn(async move {
-            if !new.is_of_agent {
-                store(&table, &new).await;
+            if let Some(bounds) = new.bounds {
+                let now = jobs.clock.now().since_start;
+                let is_shared = jobs.others.ran_within(limits::OTHERS_AWAY, now);
+                if !is_first(&table, &new, bounds, is_shared).await {
+                    return;
+                }
+                if new.firing.notice {
+                    notice(notices.as_ref(), (Some(new.job_key), &new.job), &new.node, &new.firing);
+                }
             }
             if new.firing.keeps_us.is_some() {
                 ask(&jobs, &table, new).await;
@@ -171,18 +188,26 @@ pub(super) async fn serve(
     }
 }
 
-/// Stores a firing of the collector. What nodes keep is of use even if that fails.
-async fn store(table: &TableThread<FiringTable>, new: &NewFiring) {
+/// Stores a firing of the collector. Returns false if another collector has it, or may have it. What nodes
+/// keep is of use even if it cannot be stored.
+async fn is_first(
+    table: &TableThread<FiringTable>,
+    new: &NewFiring,
+    bounds: FiringBounds,
+    is_shared: bool,
+) -> bool {
     let (job_key, node, firing) = (new.job_key, new.node.clone(), new.firing.clone());
-    let stored = table.run(move |table| table.add(job_key, &node, &firing)).await;
-    if stored.is_none() {
+    let stored = table.run(move |table| table.add(job_key, &node, &firing, bounds)).await;
+    stored.unwrap_or_else(|| {
         let (job, trigger) = (&new.job, &new.firing.rule);
         warn!(%job, %trigger, "cannot store that a trigger fired: the store does not answer");
-    }
+        !is_shared
+    })
 }
 
 async fn ask(jobs: &Arc<JobRequests>, table: &TableThread<FiringTable>, new: NewFiring) {
-    let NewFiring { job_key, job, node, firing, is_of_agent } = new;
+    let NewFiring { job_key, job, node, firing, bounds } = new;
+    let is_of_agent = bounds.is_none();
     let Some(request) = request_of(&job, &node, &firing) else { return };
     let answers = match jobs.ask(ROOT, request).await {
         Ok(answer) => answer.nodes,

@@ -11,7 +11,6 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::Duration;
 
 use polymeter_proto::control::{JobAnswer, NodeAnswer, Refusal, Remote, RoutedRequest};
 use polymeter_proto::series::{Identifier, SessionId};
@@ -30,12 +29,14 @@ use super::request_store::RequestStore;
 use super::targets::{Target, one_reachable, targets};
 use crate::agents::{AgentDirectory, AgentInfo, JobNode};
 use crate::limits;
+use crate::other_collectors::OtherCollectors;
 
 #[derive(Debug)]
 pub(super) struct JobRequests {
     pub(super) directory: AgentDirectory,
     pub(super) requests: Arc<AgentRequests>,
     pub(super) store: RequestStore,
+    pub(super) others: OtherCollectors,
     pub(super) clock: Clock,
     state: Mutex<State>,
 }
@@ -51,8 +52,6 @@ pub(super) struct State {
     pub(super) found: i64,
     /// Last forwarded request of each job, if that is greater than `found`.
     pub(super) forwarded: HashMap<Identifier, i64>,
-    /// Time since the start at which another collector last ran.
-    pub(super) others_seen: Option<Duration>,
     /// Requests that could not be stored yet, each with the sessions that have answered.
     pub(super) unstored: Vec<(NewControlRequest, Vec<AnswerRow>)>,
 }
@@ -62,9 +61,10 @@ impl JobRequests {
         directory: AgentDirectory,
         requests: Arc<AgentRequests>,
         store: RequestStore,
+        others: OtherCollectors,
         clock: Clock,
     ) -> Self {
-        Self { directory, requests, store, clock, state: Mutex::default() }
+        Self { directory, requests, store, others, clock, state: Mutex::default() }
     }
 
     pub(super) async fn ask(
@@ -113,7 +113,7 @@ impl JobRequests {
     async fn stored_nodes(&self, request: &RoutedRequest) -> Vec<StoredJobNode> {
         let (job, may_have_ended) = (&request.job, request.remote == Remote::ImmediateOrEnded);
         let now = self.clock.now().since_start;
-        if self.lock().others_seen.is_none_or(|seen| now.saturating_sub(seen) >= limits::SESSION_TIMEOUT) {
+        if !self.others.ran_within(limits::SESSION_TIMEOUT, now) {
             return Vec::new();
         }
         self.store.job_nodes(job.to_string(), may_have_ended).await.unwrap_or_else(|| {

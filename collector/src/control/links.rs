@@ -3,6 +3,7 @@
 use super::firings::FiringReceiver;
 use super::node_outcome::OutcomeSender;
 use crate::agents::AgentDirectory;
+use crate::other_collectors::OtherCollectors;
 use crate::queues::OutgoingSender;
 
 #[derive(Debug)]
@@ -11,6 +12,7 @@ pub(crate) struct CoordinatorLinks {
     pub(crate) receiver: OutgoingSender,
     pub(crate) outcomes: OutcomeSender,
     pub(crate) fired: FiringReceiver,
+    pub(crate) others: OtherCollectors,
 }
 
 impl CoordinatorLinks {
@@ -19,7 +21,8 @@ impl CoordinatorLinks {
         receiver: OutgoingSender,
         outcomes: OutcomeSender,
         fired: FiringReceiver,
+        others: OtherCollectors,
     ) -> Self {
-        Self { directory, receiver, outcomes, fired }
+        Self { directory, receiver, outcomes, fired, others }
     }
 }

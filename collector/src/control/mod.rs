@@ -194,8 +194,8 @@ impl Control {
         let has_requests = !listeners.is_empty() || api.is_served || store.has_parallel_writers();
         let firing_table = TableThread::start("triggers", store.clone(), FiringTable::open)?;
         let store = RequestStore::start(store, collector_id, clock)?;
-        let CoordinatorLinks { directory, receiver, outcomes, fired } = links;
-        let links = (directory, receiver, outcomes);
+        let CoordinatorLinks { directory, receiver, outcomes, fired, others } = links;
+        let links = (directory, receiver, outcomes, others);
         let coordinator = Coordinator::new(links, clock, store, listeners.scheduler_uid, api.tokens, notices);
         let coordinator = Arc::new(coordinator);
         let sessions_of_listeners = sessions.clone();

@@ -23,7 +23,7 @@ impl JobRequests {
                 // Without an answer the other collectors may still run.
                 are_others = self.store.beat().await.unwrap_or(are_others);
                 if are_others {
-                    self.lock().others_seen = Some(now.since_start);
+                    self.others.saw(now.since_start);
                 }
             }
             if are_others || !is_loaded {

@@ -106,7 +106,7 @@ const FEDERATION: &str = "federation";
 /// Sinks that have no URL.
 pub(crate) struct OtherSinks {
     pub(crate) live: Option<LiveValues>,
-    /// Those that send to other databases, with the store whose rows they get.
+    /// Those that send to other databases, with the store whose rows all of these get.
     pub(crate) senders: (Vec<OutboundConfig>, StoreUrl),
     pub(crate) stragglers: Option<StragglerWatch>,
     /// Values for `/federate`.
@@ -145,6 +145,7 @@ pub(crate) fn start(
         }
     };
     let bounds = QueueBounds { batches: limits::SINK_BATCHES, rows: limits::SINK_ROWS };
+    let straggler_store = store.clone();
     let (mut sinks, mut threads) = (Vec::new(), Vec::new());
     for url in urls {
         let name = url.to_string();
@@ -171,8 +172,8 @@ pub(crate) fn start(
     let (live, thread) = live.unzip();
     threads.extend(thread);
     let stragglers = stragglers.map(|watch| {
-        let sink = Box::new(StragglerSink::new(watch, metrics));
-        row_queue::start(STRAGGLERS, sink, counters(STRAGGLERS), bounds, clock)
+        let sink = StragglerSink::start(watch, straggler_store, metrics, clock)?;
+        row_queue::start(STRAGGLERS, Box::new(sink), counters(STRAGGLERS), bounds, clock)
     });
     let (stragglers, thread) = stragglers.transpose()?.unzip();
     threads.extend(thread);

@@ -25,6 +25,7 @@ mod registry;
 pub mod remote_write;
 mod row_queue;
 mod sink;
+mod straggler_exchange;
 mod stragglers;
 #[cfg(test)]
 mod testing;

@@ -1,35 +1,54 @@
 //! What is known of one node for one rule: its values in the open intervals, and how the last ones compared.
 
-use std::sync::Arc;
-
 use polymeter_proto::series::Kind;
-use polymeter_store::accepted::JobRecord;
 
 /// Length of an interval. Metrics with a longer period are compared in each interval that has samples.
 pub(super) const INTERVAL_US: i64 = 5_000_000;
 
-/// Intervals that may have samples and are not compared yet: those within the time for late samples, and one
-/// more for clocks that are ahead.
-pub(super) const OPEN: i64 = 4;
-const PLACES: usize = 4;
+/// Intervals that may have samples and are not compared yet: those within the time for late samples and for
+/// other collectors, and one more for clocks that are ahead.
+pub(super) const OPEN: i64 = 5;
+const PLACES: usize = 5;
 
 /// Longest time over which the rate of a counter is computed.
 const GAP_US: i64 = 120_000_000;
 
-/// Sum of the samples of one interval.
+/// Sum of samples.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Sum {
+    pub(super) amount: f64,
+    /// Seconds of a counter, samples of a gauge.
+    pub(super) weight: f64,
+}
+
+impl Sum {
+    /// False for what a broken program may have stored.
+    pub(super) fn is_valid(self) -> bool {
+        self.amount.is_finite() && self.weight.is_finite() && self.weight > 0.0
+    }
+
+    fn add(&mut self, other: Self) {
+        self.amount += other.amount;
+        self.weight += other.weight;
+    }
+}
+
+/// Sums of the samples of one interval. A node that moves has some at two collectors.
 #[derive(Debug, Clone, Copy, Default)]
 struct OpenInterval {
     number: i64,
-    amount: f64,
-    /// Seconds of a counter, samples of a gauge.
-    weight: f64,
+    /// Of this collector.
+    own: Sum,
+    /// Of other collectors.
+    others: Sum,
 }
 
 #[derive(Debug)]
 pub(super) struct NodeState {
-    pub(super) job: Arc<JobRecord>,
-    /// Time in microseconds since the epoch, and value.
+    /// Time in microseconds since the epoch, and value. None for a node of other collectors.
     last: Option<(i64, f64)>,
+    /// End of the last interval with samples of other collectors, in microseconds since the epoch.
+    elsewhere_us: Option<i64>,
     open: [OpenInterval; PLACES],
     /// Intervals in which it was compared.
     pub(super) compared: u32,
@@ -61,10 +80,10 @@ fn seconds(duration_us: i64) -> f64 {
 }
 
 impl NodeState {
-    pub(super) fn new(job: Arc<JobRecord>) -> Self {
+    pub(super) fn new() -> Self {
         Self {
-            job,
             last: None,
+            elsewhere_us: None,
             open: [OpenInterval::default(); PLACES],
             compared: 0,
             far: None,
@@ -73,9 +92,14 @@ impl NodeState {
         }
     }
 
-    /// Time of the newest sample, in microseconds since the epoch.
+    /// Time of the newest sample, or end of its interval at other collectors, in microseconds since the epoch.
     pub(super) fn newest_us(&self) -> Option<i64> {
-        self.last.map(|(time_us, _)| time_us)
+        self.last.map(|(time_us, _)| time_us).max(self.elsewhere_us)
+    }
+
+    /// Tells whether it sends to this collector, or did.
+    pub(super) const fn is_own(&self) -> bool {
+        self.last.is_some()
     }
 
     /// Takes a sample. Samples of intervals before `next` are too late, and count only as the begin of a
@@ -98,21 +122,42 @@ impl NodeState {
             }
         };
         let number = interval_of(time_us);
+        if let Some(open) = self.open(number, next) {
+            open.own.add(Sum { amount, weight });
+        }
+    }
+
+    /// Takes what another collector has of an interval.
+    pub(super) fn add_other(&mut self, number: i64, sum: Sum, next: i64) {
+        if let Some(open) = self.open(number, next) {
+            open.others.add(sum);
+            self.elsewhere_us = self.elsewhere_us.max(Some(end_of(number)));
+        }
+    }
+
+    fn open(&mut self, number: i64, next: i64) -> Option<&mut OpenInterval> {
         if !(next..next.saturating_add(OPEN)).contains(&number) {
-            return;
+            return None;
         }
-        let Some(open) = self.open.get_mut(place(number)) else { return };
+        let open = self.open.get_mut(place(number))?;
         if open.number != number {
-            *open = OpenInterval { number, amount: 0.0, weight: 0.0 };
+            *open = OpenInterval { number, ..OpenInterval::default() };
         }
-        open.amount += amount;
-        open.weight += weight;
+        Some(open)
+    }
+
+    /// Samples of this collector in an interval; none without.
+    pub(super) fn own(&self, number: i64) -> Option<Sum> {
+        let open = self.open.get(place(number)).filter(|open| open.number == number)?;
+        Some(open.own).filter(|sum| sum.weight > 0.0)
     }
 
     /// Value in an interval; none without samples.
     pub(super) fn value(&self, number: i64) -> Option<f64> {
-        let open = self.open.get(place(number)).filter(|open| open.number == number && open.weight > 0.0)?;
-        Some(open.amount / open.weight).filter(|value| value.is_finite())
+        let OpenInterval { mut own, others, .. } =
+            self.open.get(place(number)).copied().filter(|open| open.number == number)?;
+        own.add(others);
+        (own.weight > 0.0).then(|| own.amount / own.weight).filter(|value| value.is_finite())
     }
 
     /// Takes whether it was far from the others in an interval. After `rearmed` intervals in which it was

@@ -6,16 +6,21 @@ use std::sync::Arc;
 use polymeter_proto::series::{Identifier, Kind};
 use polymeter_proto::trigger::StragglerRule;
 use polymeter_store::accepted::{Accepted, SampleBlock, SeriesRecord};
+use polymeter_store::{JobPart, WantedParts};
 
 use super::Straggler;
 use super::comparison::{Comparison, NodeSamples, Scratch};
+use super::node_state::{end_of, interval_of};
 
-/// Nodes of all jobs and rules, about 25 MB. Further nodes are not compared.
+/// Nodes of all jobs and rules, about 40 MB. Further nodes are not compared.
 pub(crate) const NODES: usize = 100_000;
 
 /// Silence after which a job is forgotten, and time between two searches for such jobs.
 const SILENT_US: i64 = 600_000_000;
 const SEARCH_US: i64 = 60_000_000;
+
+/// Age of an interval whose parts at other collectors are not asked for: they are kept for a minute.
+const GONE_US: i64 = 300_000_000;
 
 #[derive(Debug)]
 struct JobState {
@@ -29,6 +34,19 @@ impl JobState {
     fn nodes(&self) -> usize {
         self.comparisons.iter().map(Comparison::nodes).sum()
     }
+
+    /// Returns the first comparison of each metric, with the metric.
+    fn of_metrics<'a>(
+        &'a mut self,
+        rules: &'a [Arc<StragglerRule>],
+    ) -> impl Iterator<Item = (&'a str, &'a mut Comparison)> {
+        let comparisons = rules.iter().zip(&mut self.comparisons).enumerate();
+        comparisons.filter_map(|(position, (rule, comparison))| {
+            let metric = rule.test.metric.as_str();
+            let is_first = rules.iter().take(position).all(|earlier| earlier.test.metric != metric);
+            is_first.then_some((metric, comparison))
+        })
+    }
 }
 
 #[derive(Debug)]
@@ -40,7 +58,7 @@ pub(crate) struct Watch {
     nodes: usize,
     nodes_max: usize,
     searched_us: i64,
-    /// Frames of samples of nodes for which there was no room.
+    /// Frames and parts with samples of nodes for which there was no room.
     ignored: u64,
     scratch: Scratch,
 }
@@ -120,7 +138,8 @@ impl Watch {
             }
             let others = self.nodes.saturating_sub(comparison.nodes());
             let of = NodeSamples { job, metric: &series.metric, received_us };
-            if !comparison.samples(of, samples, self.nodes < self.nodes_max) {
+            let has_room = self.nodes < self.nodes_max;
+            if !comparison.samples(of, samples, has_room, (&mut self.scratch, found)) {
                 self.ignored += 1;
             }
             found.extend(comparison.compare_due(&mut self.scratch));
@@ -138,8 +157,71 @@ impl Watch {
             comparison.remove(node);
         }
         self.nodes = (self.nodes + state.nodes()).saturating_sub(before);
-        if state.nodes() == 0 {
-            self.jobs.remove(&job_key);
+        if !state.comparisons.iter().any(Comparison::has_own_nodes) {
+            self.job_lost(job_key);
+        }
+    }
+
+    /// Returns what other collectors need, once.
+    pub(crate) fn take_shared(&mut self, now_us: i64) -> Vec<JobPart> {
+        let mut parts = Vec::new();
+        for (job_key, state) in &mut self.jobs {
+            for (metric, comparison) in state.of_metrics(&self.rules) {
+                let shared = comparison.take_shared(now_us).into_iter();
+                parts.extend(shared.map(|(number, nodes)| JobPart {
+                    job_key: *job_key,
+                    metric: metric.to_owned(),
+                    ended_us: end_of(number),
+                    nodes,
+                }));
+            }
+        }
+        parts
+    }
+
+    /// Returns what is needed of other collectors. Those of intervals that ended long ago are gone.
+    pub(crate) fn wanted(&mut self, now_us: i64) -> Vec<WantedParts> {
+        let mut parts = Vec::new();
+        for (job_key, state) in &mut self.jobs {
+            for (metric, comparison) in state.of_metrics(&self.rules) {
+                let wanted = comparison.wanted(now_us).into_iter();
+                parts.extend(wanted.map(|(number, known)| WantedParts {
+                    job_key: *job_key,
+                    metric: metric.to_owned(),
+                    ended_us: end_of(number),
+                    known,
+                }));
+            }
+        }
+        parts.retain(|wanted| now_us.saturating_sub(wanted.ended_us) < GONE_US);
+        parts
+    }
+
+    /// Takes parts of other collectors, in the order of their ends. Returns nodes that became stragglers.
+    pub(crate) fn add_parts(&mut self, parts: &[(String, JobPart)]) -> Vec<Straggler> {
+        let mut found = Vec::new();
+        for (collector, part) in parts {
+            let Some(state) = self.jobs.get_mut(&part.job_key) else { continue };
+            let number = interval_of(part.ended_us.saturating_sub(1));
+            for (rule, comparison) in self.rules.iter().zip(&mut state.comparisons) {
+                if rule.test.metric != part.metric {
+                    continue;
+                }
+                let others = self.nodes.saturating_sub(comparison.nodes());
+                let room = self.nodes_max.saturating_sub(self.nodes);
+                let ignored = comparison.add_part(collector, number, &part.nodes, room);
+                self.ignored += u64::from(ignored > 0);
+                found.extend(comparison.compare_due(&mut self.scratch));
+                self.nodes = others + comparison.nodes();
+            }
+        }
+        found
+    }
+
+    /// Compares as the only collector.
+    pub(crate) fn forget_others(&mut self) {
+        for state in self.jobs.values_mut() {
+            state.comparisons.iter_mut().for_each(Comparison::forget_others);
         }
     }
 

@@ -60,6 +60,7 @@ mod sample_table;
 mod schema;
 mod served_devices;
 mod several_collectors;
+mod shared_stragglers;
 mod sinks;
 mod slow_statements;
 mod sql_administration;
@@ -125,6 +126,7 @@ fn main() -> std::process::ExitCode {
         sample_table::TESTS,
         schema::TESTS,
         several_collectors::TESTS,
+        shared_stragglers::TESTS,
         sinks::TESTS,
         served_devices::TESTS,
         slow_statements::TESTS,

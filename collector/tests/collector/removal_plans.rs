@@ -19,7 +19,7 @@ const DAY_US: i64 = 86_400 * 1_000_000;
 const CUTOFF_US: i64 = (1_767_225_600 + 60 * 86_400) * 1_000_000;
 
 /// Makes a server log the plan of each statement, after the name of the program that runs it.
-const LOG_PLANS: &str = "session_preload_libraries = 'auto_explain'\nauto_explain.log_min_duration = 0\n\
+pub(crate) const LOG_PLANS: &str = "session_preload_libraries = 'auto_explain'\nauto_explain.log_min_duration = 0\n\
     auto_explain.log_nested_statements = on\nlog_min_messages = log\nlog_line_prefix = 'from %a: '\n";
 
 fn postgres_removes_through_indexes() {
@@ -31,7 +31,7 @@ fn timescaledb_removes_through_indexes() {
 }
 
 /// Plans that the server logged since `begin`, except for those of the tests' own queries.
-fn plans_since(log: &std::path::Path, begin: usize) -> Vec<String> {
+pub(crate) fn plans_since(log: &std::path::Path, begin: usize) -> Vec<String> {
     let log = std::fs::read_to_string(log).unwrap();
     let entries = log[begin..].split("\nfrom ");
     entries

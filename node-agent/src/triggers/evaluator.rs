@@ -26,7 +26,7 @@ const AFTER_END_US: i64 = 300_000_000;
 /// Jobs that began this soon after the agent may be older than it.
 const START_US: i64 = 2_000_000;
 
-/// Firings of all jobs: per second in the long run, and at once.
+/// Firings of all jobs by rules of users, and by those of the site: per second in the long run, and at once.
 const FIRINGS: (f64, f64) = (10.0, 100.0);
 
 /// Metrics of the node, which conditions of all its jobs may be about.
@@ -73,7 +73,9 @@ pub(crate) struct Evaluator {
     site: Vec<Arc<Rule>>,
     jobs: BTreeMap<JobHandle, JobTriggers>,
     gpu_errors: GpuErrors,
-    bucket: TokenBucket,
+    bucket_of_site: TokenBucket,
+    /// Rules of users hold back none of the site.
+    bucket_of_users: TokenBucket,
     fired: VecDeque<Fired>,
     /// How often the rules of jobs changed.
     changes: u64,
@@ -86,7 +88,8 @@ impl Evaluator {
             site: Vec::new(),
             jobs: BTreeMap::new(),
             gpu_errors: GpuErrors::default(),
-            bucket: TokenBucket::new(FIRINGS.0, FIRINGS.1),
+            bucket_of_site: TokenBucket::new(FIRINGS.0, FIRINGS.1),
+            bucket_of_users: TokenBucket::new(FIRINGS.0, FIRINGS.1),
             fired: VecDeque::new(),
             changes: 0,
         }
@@ -299,9 +302,10 @@ impl Evaluator {
             let Some(triggers) = self.jobs.get_mut(&job) else { return };
             let Some(state) = triggers.rules.get_mut(number) else { continue };
             let now_ns = u64::try_from(at_us).unwrap_or_default().saturating_mul(1000);
+            let bucket =
+                if state.by.is_some() { &mut self.bucket_of_users } else { &mut self.bucket_of_site };
             // What the budget of all jobs holds back costs a rule nothing.
-            let fires =
-                state.may_fire(at_us) && self.fired.len() < WAITING && self.bucket.try_take(1.0, now_ns);
+            let fires = state.may_fire(at_us) && self.fired.len() < WAITING && bucket.try_take(1.0, now_ns);
             if !fires {
                 state.hold_back();
                 continue;

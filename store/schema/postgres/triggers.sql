@@ -19,3 +19,30 @@ CREATE TABLE trigger_firing (
 );
 CREATE INDEX trigger_firing_by_job ON trigger_firing (job_key);
 CREATE INDEX trigger_firing_by_time ON trigger_firing (time);
+
+-- Values of jobs' nodes in an interval of 5 s that ended at `ended`, which collectors with rules about
+-- stragglers exchange while several run. `nodes`: an array in JSON of [node, amount, weight] of the nodes
+-- whose agents send to this collector; the value of a node is the quotient. Rows are removed a minute after
+-- `written`, and need not survive a crash.
+CREATE UNLOGGED TABLE straggler_part (
+    job_key int8 NOT NULL,
+    metric text NOT NULL,
+    ended timestamptz NOT NULL,
+    collector_id text NOT NULL,
+    nodes text NOT NULL,
+    written timestamptz NOT NULL,
+    PRIMARY KEY (job_key, metric, ended, collector_id)
+);
+CREATE INDEX straggler_part_by_time ON straggler_part (written);
+
+-- The last firing of each rule of collectors for a job, so that one collector fires, and the firings on
+-- `day`, counted from the epoch.
+CREATE TABLE straggler_firing (
+    job_key int8 NOT NULL,
+    rule text NOT NULL,
+    node text NOT NULL,
+    fired timestamptz NOT NULL,
+    day int8 NOT NULL,
+    firings int8 NOT NULL,
+    PRIMARY KEY (job_key, rule)
+);

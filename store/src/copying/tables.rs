@@ -370,14 +370,16 @@ mod tests {
     use super::*;
     use crate::sqlite;
 
-    /// Tables and columns that belong to one store: its version, its collectors with their requests and
-    /// tokens, the state of its maintenance.
-    const LEFT_OUT: [&str; 12] = [
+    /// Tables and columns that belong to one store: its version, its collectors with their requests,
+    /// tokens and comparisons, the state of its maintenance.
+    const LEFT_OUT: [&str; 14] = [
         "store_version",
         "collector",
         "control_request",
         "control_answer",
         "api_token",
+        "straggler_part",
+        "straggler_firing",
         "clock_check",
         "rollup",
         "session.pending",

@@ -8,6 +8,7 @@
 use std::collections::HashSet;
 
 use polymeter_proto::series::{Labels, MetricDescriptor};
+use polymeter_store::NodeSum;
 use polymeter_store::accepted::{JobRecord, LedgerLine, StoreId};
 use proptest::prelude::*;
 
@@ -72,7 +73,7 @@ impl Nodes {
                 let sample = (BEGIN_US + self.at_s * SECOND_US, self.counters[number]);
                 let frame = frame(job, cpu_usage(), &[sample]);
                 let of_frame = self.watch.take(&frame);
-                found.extend(of_frame.iter().map(|one| (self.at_s, one.job.node().to_string())));
+                found.extend(of_frame.iter().map(|one| (self.at_s, one.node.to_string())));
             }
         }
         found
@@ -174,7 +175,7 @@ fn a_clock_that_is_ahead_delays_nothing() {
         let mut of_future = frame(&ahead, cpu_usage(), &samples);
         of_future.received_us = at_us;
         let at_once = nodes.watch.take(&of_future);
-        found.extend(at_once.iter().map(|one| (nodes.at_s, one.job.node().to_string())));
+        found.extend(at_once.iter().map(|one| (nodes.at_s, one.node.to_string())));
         found
             .extend(nodes.run(PERIOD_S, |node, at_s| Some(if node == 1 && at_s > 300 { 9.0 } else { 10.0 })));
     }
@@ -211,6 +212,20 @@ proptest! {
             match what {
                 0 => one.job_ends.push((Arc::clone(&record), at_us)),
                 1 => watch.job_lost(job),
+                2 => {
+                    seen.extend([(job, node), (job, node + 1)]);
+                    let amount = f64::from_bits(bits);
+                    let nodes = [node, node + 1].map(|node| NodeSum {
+                        node: format!("n{node}").as_str().try_into().unwrap(),
+                        amount,
+                        weight: amount,
+                    });
+                    let (metric, nodes) = ("cpu.usage".to_owned(), nodes.to_vec());
+                    let part = JobPart { job_key: job, metric, ended_us: at_us, nodes };
+                    watch.add_parts(&[("other".to_owned(), part)]);
+                    prop_assert!(watch.wanted(at_us).len() <= 5 * watch.jobs.len());
+                    watch.take_shared(at_us);
+                }
                 _ => {
                     seen.insert((job, node));
                     let samples = &mut one.samples[0];

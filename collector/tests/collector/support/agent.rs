@@ -229,20 +229,31 @@ impl Agent {
                 self.outbox.keys(),
                 self.answers
             );
-            match self.receive(RESEND_AFTER_MS) {
-                Some(ToAgent::Ack { through, .. }) => self.outbox = self.outbox.split_off(&(through + 1)),
-                Some(ToAgent::NeedDictionary { .. }) => {
-                    self.send_bytes(&self.dictionary().encode());
-                    self.send_from(0);
-                }
-                Some(ToAgent::Resend { from, .. }) => self.resend(from),
-                Some(ToAgent::Refused { reason, .. }) => panic!("refused: {reason}"),
+            let Some(answer) = self.receive(RESEND_AFTER_MS) else {
+                self.send_from(0);
+                continue;
+            };
+            match self.hear(answer) {
                 // A node without a ring, which does not answer.
                 Some(ToAgent::Request { line, .. }) if line.as_str().contains(KEEP) => {}
-                Some(ToAgent::Request { request, .. }) => panic!("request {request}"),
-                None => self.send_from(0),
+                Some(other) => panic!("{other:?}"),
+                None => {}
             }
         }
+    }
+
+    /// Does what an answer about frames asks for. Returns any other one.
+    pub(crate) fn hear(&mut self, answer: ToAgent) -> Option<ToAgent> {
+        match answer {
+            ToAgent::Ack { through, .. } => self.outbox = self.outbox.split_off(&(through + 1)),
+            ToAgent::NeedDictionary { .. } => {
+                self.send_bytes(&self.dictionary().encode());
+                self.send_from(0);
+            }
+            ToAgent::Resend { from, .. } => self.resend(from),
+            ToAgent::Refused { .. } | ToAgent::Request { .. } => return Some(answer),
+        }
+        None
     }
 }
 

@@ -47,6 +47,7 @@ pub(crate) mod reading;
 pub(crate) mod server;
 pub(crate) mod sql;
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use polymeter_collector::clock::Clock;
@@ -112,6 +113,10 @@ impl TestEnvironment {
             Some(server) => server.url().parse().unwrap(),
             None => format!("sqlite:{}", self.directory.path().join("store.db").display()).parse().unwrap(),
         }
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
     }
 
     pub(crate) fn config(&self) -> CollectorConfig {

@@ -222,6 +222,47 @@ fn a_storm_is_held_back() {
     assert_eq!(listed[0].held_back, 1000 - count as u64);
 }
 
+/// Users' rules in 500 jobs fire with every other sample: they hold back each other, and no rule of the site.
+#[test]
+fn a_storm_of_500_jobs_does_not_hold_back_the_site() {
+    const JOBS: u32 = 500;
+    let mut evaluator = evaluator();
+    evaluator.set_site(vec![rule("site", "memory.current > 1000")]);
+    let fields = RuleFields {
+        when: "memory.current > 1".to_owned(),
+        hold_off: Some("100us".to_owned()),
+        firings: Some(1000),
+        ..RuleFields::default()
+    };
+    let jobs: Vec<Arc<Job>> = (1..=JOBS).map(job).collect();
+    for job in &jobs {
+        for number in 0..RULES_OF_JOB {
+            let name = number.to_string();
+            evaluator.add(job, Rule::parse(&RuleFields { name, ..fields.clone() }).unwrap(), OWNER).unwrap();
+        }
+    }
+    let shapes: Vec<_> = jobs.iter().map(|job| shape(job, &[("memory.current", Kind::Gauge)])).collect();
+    let (mut of_users, mut of_site) = (0, Vec::new());
+    for second in 0..20 {
+        for shape in &shapes {
+            let is_victim = shape.id == ShapeId(JOBS) && second == 15;
+            let value: &[u64] = if is_victim { &[2000] } else { &[2 * u64::from(second % 2 == 1)] };
+            evaluator.samples(&batch(shape, &[(BEGIN_US + second * SECOND_US, value)]), Voice::Plan);
+            for fired in evaluator.take_fired() {
+                match fired.by {
+                    Some(_) => of_users += 1,
+                    None => of_site.push((fired.job.handle.0, fired.at_us - BEGIN_US)),
+                }
+            }
+        }
+    }
+    assert!((200..=300).contains(&of_users), "{of_users}");
+    assert_eq!(of_site, [(JOBS, 15 * SECOND_US)]);
+    let held_back: u64 =
+        jobs.iter().flat_map(|job| evaluator.list(job.handle).0).map(|listed| listed.held_back).sum();
+    assert_eq!(held_back + of_users, 10 * u64::from(JOBS) * RULES_OF_JOB as u64);
+}
+
 #[test]
 fn rules_are_bounded_replaced_and_removed() {
     let (mut evaluator, job) = (evaluator(), job(1));
