@@ -13,7 +13,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use polymeter_proto::control::{JobAnswer, NodeAnswer, Refusal, Remote, RoutedRequest};
+use polymeter_proto::control::{JobAnswer, NodeAnswer, PlanRequest, Refusal, Remote, RoutedRequest, Verb};
 use polymeter_proto::series::{Identifier, SessionId};
 use polymeter_service::clock::Clock;
 use polymeter_store::{AnswerRow, ControlRequest, NewControlRequest, StoredJobNode};
@@ -23,6 +23,7 @@ use tokio::time::timeout;
 use tracing::warn;
 
 use super::agent_requests::AgentRequests;
+use super::demands::Demands;
 use super::gathering::{Gathering, gather};
 use super::pending_requests::{self, is_final, is_lasting, lease_end};
 use super::permission::{may, unknown_job};
@@ -35,6 +36,7 @@ use crate::limits;
 pub(super) struct JobRequests {
     pub(super) directory: AgentDirectory,
     pub(super) requests: Arc<AgentRequests>,
+    pub(super) demands: Arc<Demands>,
     pub(super) store: RequestStore,
     pub(super) clock: Clock,
     state: Mutex<State>,
@@ -59,12 +61,11 @@ pub(super) struct State {
 
 impl JobRequests {
     pub(super) fn new(
-        directory: AgentDirectory,
-        requests: Arc<AgentRequests>,
+        (directory, requests, demands): (AgentDirectory, Arc<AgentRequests>, Arc<Demands>),
         store: RequestStore,
         clock: Clock,
     ) -> Self {
-        Self { directory, requests, store, clock, state: Mutex::default() }
+        Self { directory, requests, demands, store, clock, state: Mutex::default() }
     }
 
     pub(super) async fn ask(
@@ -80,7 +81,11 @@ impl JobRequests {
         }
         match request.remote {
             Remote::Immediate | Remote::ImmediateOrEnded => {
-                return Ok(self.ask_at_once(uid, &request, &targets).await);
+                let mut answer = self.ask_at_once(uid, &request, &targets).await;
+                if request.verb == PlanRequest::NAME {
+                    answer.nodes.extend(self.demands.plans(&request.job));
+                }
+                return Ok(answer);
             }
             Remote::OneNode => return Ok(self.ask_at_once(uid, &request, one_reachable(&targets)).await),
             Remote::Refused
@@ -172,7 +177,13 @@ impl JobRequests {
             None => self.keep_unstored(new, given),
         }
         self.catch_up_connected(&request.job, targets);
-        answer(&request, Some(at_us), targets, answers)
+        let mut answer = answer(&request, Some(at_us), targets, answers);
+        let may_end_demands = request.remote == Remote::EndsLeases && self.demands.has(&request.job);
+        if request.wants_devices() || may_end_demands {
+            let own: Vec<JobNode> = targets.iter().filter_map(|target| target.own.clone()).collect();
+            answer.nodes.extend(self.demands.settle(&own, &request.job).await);
+        }
+        answer
     }
 
     fn new_request(

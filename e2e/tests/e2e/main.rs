@@ -51,6 +51,7 @@ mod measuring;
 mod munge_tokens;
 mod oar;
 mod oar_states;
+mod on_demand;
 mod openmetrics;
 mod operation;
 mod other_schedulers;

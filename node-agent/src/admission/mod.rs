@@ -5,6 +5,7 @@ mod availability;
 mod calibration;
 mod capacity;
 mod cost;
+mod demands;
 mod governor;
 mod leases;
 mod machine;
