@@ -2,19 +2,24 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use polymeter_proto::control::{DeviceReport, PlanFields};
+use polymeter_proto::control::{DeviceReport, JobDemand, PlanFields};
 use polymeter_proto::period::Sampling;
 use polymeter_proto::series::{Identifier, SessionId};
 
 use crate::agents::AgentInfo;
 use crate::limits;
 
+/// A job and its owner, as its nodes report it: jobs of several clusters may have one id.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct JobOwner {
+    pub(super) job: Identifier,
+    pub(super) uid: u32,
+}
+
 /// A demand of one job at one agent of devices.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct DemandKey {
-    pub(super) job: Identifier,
-    /// Owner of the job, as its nodes report it.
-    pub(super) uid: u32,
+    pub(super) owner: JobOwner,
     /// Session of the agent that polls the devices.
     pub(super) session: SessionId,
 }
@@ -39,25 +44,46 @@ impl Demand {
         (&self.nodes, &self.plan) != (&other.nodes, &other.plan)
     }
 
-    fn add(&mut self, node: &Identifier, plan: &PlanFields, until_us: i64) {
+    fn add(&mut self, node: &str, plan: &BTreeMap<String, Sampling>, until_us: i64) {
         if self.nodes.len() < limits::DEMAND_NODES {
-            self.nodes.insert(node.to_string());
+            self.nodes.insert(node.to_owned());
         }
-        for (selector, period) in plan.iter() {
-            let Ok(sampling) = period.parse::<Sampling>() else { continue };
-            let shortest = self.plan.entry(selector.clone()).or_insert(sampling);
-            *shortest = sampling.min(*shortest);
+        for (selector, sampling) in plan {
+            let shortest = self.plan.entry(selector.clone()).or_insert(*sampling);
+            *shortest = (*shortest).min(*sampling);
         }
         self.until_us = until_us.max(self.until_us);
     }
 }
 
-/// Demands of the jobs that run on connected agents, by what these report about devices; `now_us` is in
+/// What the jobs on connected agents ask for, of all devices, by the reports of these agents; `now_us` is in
 /// microseconds since the epoch. An agent asks for its own node only, and for the jobs that it tracks.
-pub(super) fn demands(
+pub(super) fn reported(
     reports: &HashMap<SessionId, DeviceReport>,
     agents: &[AgentInfo],
     now_us: i64,
+) -> Vec<(JobOwner, Demand)> {
+    let mut all = Vec::new();
+    for agent in agents {
+        let demands = reports.get(&agent.session).into_iter().flat_map(|report| &report.demands);
+        for JobDemand { job, plan, until_us } in demands.filter(|demand| demand.until_us > now_us) {
+            let tracked = agent.jobs.iter().find(|(id, _)| id.as_str() == job);
+            let Some((job, owner_uid)) = tracked else { continue };
+            let plan =
+                plan.iter().filter_map(|(selector, period)| Some((selector.clone(), period.parse().ok()?)));
+            let (plan, nodes) = (plan.collect(), BTreeSet::from([agent.node.to_string()]));
+            let owner = JobOwner { job: job.clone(), uid: owner_uid.unwrap_or_default() };
+            all.push((owner, Demand { nodes, plan, until_us: *until_us }));
+        }
+    }
+    all
+}
+
+/// Demands by the agents that poll the devices.
+pub(super) fn demands<'a>(
+    wanted: impl Iterator<Item = (&'a JobOwner, &'a Demand)>,
+    reports: &HashMap<SessionId, DeviceReport>,
+    agents: &[AgentInfo],
 ) -> BTreeMap<DemandKey, Demand> {
     let mut serving: HashMap<&str, Vec<SessionId>> = HashMap::new();
     for agent in agents {
@@ -66,15 +92,11 @@ pub(super) fn demands(
         }
     }
     let mut all: BTreeMap<DemandKey, Demand> = BTreeMap::new();
-    for agent in agents {
-        let reported = reports.get(&agent.session).into_iter().flat_map(|report| &report.demands);
-        for demand in reported.filter(|demand| demand.until_us > now_us) {
-            let job = agent.jobs.iter().find(|(job, _)| job.as_str() == demand.job);
-            let Some((job, owner_uid)) = job else { continue };
-            for session in serving.get(agent.node.as_str()).into_iter().flatten() {
-                let key =
-                    DemandKey { job: job.clone(), uid: owner_uid.unwrap_or_default(), session: *session };
-                all.entry(key).or_default().add(&agent.node, &demand.plan, demand.until_us);
+    for (owner, demand) in wanted {
+        for node in &demand.nodes {
+            for session in serving.get(node.as_str()).into_iter().flatten() {
+                let key = DemandKey { owner: owner.clone(), session: *session };
+                all.entry(key).or_default().add(node, &demand.plan, demand.until_us);
             }
         }
     }
@@ -82,10 +104,18 @@ pub(super) fn demands(
     all
 }
 
+/// Demands of each job as a whole.
+pub(super) fn by_job(reported: Vec<(JobOwner, Demand)>) -> BTreeMap<JobOwner, Demand> {
+    let mut all: BTreeMap<JobOwner, Demand> = BTreeMap::new();
+    for (owner, demand) in reported {
+        let of_job = all.entry(owner).or_default();
+        demand.nodes.iter().for_each(|node| of_job.add(node, &demand.plan, demand.until_us));
+    }
+    all
+}
+
 #[cfg(test)]
 mod tests {
-    use polymeter_proto::control::JobDemand;
-
     use super::*;
     use crate::session_messages::Peer;
 
@@ -119,12 +149,13 @@ mod tests {
 
     fn rows(reports: Vec<(u64, DeviceReport)>, agents: &[AgentInfo], now_us: i64) -> Vec<Row> {
         let reports = reports.into_iter().map(|(number, report)| (SessionId(number), report)).collect();
-        let all = demands(&reports, agents, now_us).into_iter();
-        all.map(|(key, demand)| {
+        let wanted = reported(&reports, agents, now_us);
+        let wanted = wanted.iter().map(|(owner, demand)| (owner, demand));
+        let row = |(key, demand): (DemandKey, Demand)| {
             let nodes = demand.nodes.iter().cloned().collect();
-            (key.job.to_string(), key.uid, key.session.0, nodes, demand.plan_fields())
-        })
-        .collect()
+            (key.owner.job.to_string(), key.owner.uid, key.session.0, nodes, demand.plan_fields())
+        };
+        demands(wanted, &reports, agents).into_iter().map(row).collect()
     }
 
     #[test]
@@ -175,11 +206,18 @@ mod tests {
 
     #[test]
     fn nodes_are_bounded() {
-        let mut demand = Demand::default();
-        for number in 0..2 * limits::DEMAND_NODES {
-            let node = Identifier::try_from(format!("n{number}")).unwrap();
-            demand.add(&node, &plan(&[("device.*", "1s")]), 1);
-        }
-        assert_eq!((demand.nodes.len(), demand.plan.len()), (limits::DEMAND_NODES, 1));
+        let plan = BTreeMap::from([("device.*".to_owned(), "1s".parse().unwrap())]);
+        let of_node = |number: usize| Demand {
+            nodes: BTreeSet::from([format!("n{number}")]),
+            plan: plan.clone(),
+            until_us: 1,
+        };
+        let owner = JobOwner { job: "7".try_into().unwrap(), uid: 1 };
+        let many = (0..2 * limits::DEMAND_NODES).map(|number| (owner.clone(), of_node(number)));
+        let all = by_job(many.collect());
+        assert_eq!(
+            (all.len(), all[&owner].nodes.len(), all[&owner].plan.len()),
+            (1, limits::DEMAND_NODES, 1)
+        );
     }
 }

@@ -30,7 +30,7 @@ use tracing::warn;
 
 use super::agent_requests::AgentRequests;
 use super::clock_probe::AT_ONCE_US;
-use super::demand_table::{Demand, DemandKey, demands};
+use super::demand_table::{Demand, DemandKey, JobOwner, by_job, demands, reported};
 use super::permission::ROOT;
 use crate::agents::{AgentDirectory, AgentInfo, JobNode};
 use crate::limits;
@@ -53,6 +53,10 @@ struct State {
     /// Newest report of each connected session that has anything to do with devices.
     reports: HashMap<SessionId, DeviceReport>,
     asked: BTreeMap<DemandKey, Asked>,
+    /// What jobs on nodes of other collectors ask for, by the collector.
+    elsewhere: HashMap<(String, JobOwner), Demand>,
+    /// What is stored for other collectors, each with the time since the start at which it is stored again.
+    shared: BTreeMap<JobOwner, (Demand, Duration)>,
 }
 
 /// Demand that an agent of devices has been sent.
@@ -77,6 +81,18 @@ pub(super) fn time_request() -> Option<ControlLine> {
 
 fn line(request: &Request) -> Option<ControlLine> {
     ControlLine::try_from(serde_json::to_string(request).ok()?).ok()
+}
+
+/// Request for an agent of devices; a long demand is repeated before the request ends.
+pub(super) fn demand_line(job: &Identifier, demand: &Demand, now_us: i64) -> Option<ControlLine> {
+    let left_us = u64::try_from(demand.until_us.saturating_sub(now_us)).unwrap_or_default();
+    let longest_us = u64::try_from(limits::DEMAND_TIME.as_micros()).unwrap_or(u64::MAX);
+    line(&Request::Demand(DemandRequest {
+        job: job.to_string(),
+        nodes: demand.nodes.iter().cloned().collect(),
+        plan: demand.plan_fields(),
+        duration: Period::from_micros(left_us.min(longest_us)).ok().map(|lasts| lasts.to_string()),
+    }))
 }
 
 impl Demands {
@@ -118,7 +134,7 @@ impl Demands {
     fn update(self: &Arc<Self>) {
         let now = self.clock.now();
         let mut state = self.lock();
-        if state.reports.is_empty() && state.asked.is_empty() {
+        if state.reports.is_empty() && state.asked.is_empty() && state.elsewhere.is_empty() {
             return;
         }
         let due = state.due(&self.directory.connected(now.wall_us), now);
@@ -129,24 +145,21 @@ impl Demands {
     }
 
     async fn send(self: Arc<Self>, key: DemandKey, agent: JobNode, demand: Demand) {
-        let left_us = demand.until_us.saturating_sub(self.clock.now().wall_us);
-        let longest_us = u64::try_from(limits::DEMAND_TIME.as_micros()).unwrap_or(u64::MAX);
-        let lasts_us = u64::try_from(left_us).unwrap_or_default().min(longest_us);
-        let request = Request::Demand(DemandRequest {
-            job: key.job.to_string(),
-            nodes: demand.nodes.iter().cloned().collect(),
-            plan: demand.plan_fields(),
-            duration: Period::from_micros(lasts_us).ok().map(|lasts| lasts.to_string()),
-        });
-        let Some(line) = line(&request) else { return };
+        let Some(line) = demand_line(&key.owner.job, &demand, self.clock.now().wall_us) else { return };
         let nodes = std::slice::from_ref(&agent);
-        let answers = self.requests.send(nodes, key.uid, AT_ONCE_US, &line).await;
+        let answers = self.requests.send(nodes, key.owner.uid, AT_ONCE_US, &line).await;
         self.lock().note(&key, &demand, answers.into_iter().next().flatten(), self.clock.now());
     }
 
     /// Learns what these nodes of a job ask for, and passes it on. Returns the answers of the agents of
-    /// devices, which end when the job's leases do; a refusal where no device serves the job.
-    pub(super) async fn settle(self: &Arc<Self>, nodes: &[JobNode], job: &Identifier) -> Vec<NodeAnswer> {
+    /// devices, which end when the job's leases do; a refusal where no device serves the job, if the collector
+    /// `is_alone`.
+    pub(super) async fn settle(
+        self: &Arc<Self>,
+        nodes: &[JobNode],
+        job: &Identifier,
+        is_alone: bool,
+    ) -> Vec<NodeAnswer> {
         let Some(line) = time_request() else { return Vec::new() };
         let reports = self.requests.send(nodes, ROOT, AT_ONCE_US, &line).await;
         for (node, report) in nodes.iter().zip(reports) {
@@ -159,7 +172,23 @@ impl Demands {
         while self.lock().is_waiting(job) && Instant::now() < over {
             sleep(limits::ANSWERS_POLL / 4).await;
         }
-        self.lock().answers(nodes, job)
+        let answers = self.lock().answers(job);
+        if is_alone && answers.is_empty() { self.lock().unserved(nodes, job) } else { answers }
+    }
+
+    /// Takes what a job on nodes of another collector asks for; an empty demand ends an earlier one.
+    pub(super) fn take_elsewhere(&self, collector_id: &str, owner: JobOwner, demand: Demand) {
+        self.lock().elsewhere.insert((collector_id.to_owned(), owner), demand);
+        self.changed.notify_one();
+    }
+
+    /// Returns what other collectors must know of the demands of jobs on the nodes of this one.
+    pub(super) fn share(&self, now: Now) -> Vec<(JobOwner, Demand)> {
+        let mut state = self.lock();
+        if state.shared.is_empty() && state.reports.values().all(|report| report.demands.is_empty()) {
+            return Vec::new();
+        }
+        state.share(&self.directory.connected(now.wall_us), now)
     }
 
     pub(super) fn has(&self, job: &Identifier) -> bool {
@@ -187,7 +216,11 @@ impl State {
     fn due(&mut self, agents: &[AgentInfo], now: Now) -> Vec<Due> {
         let sessions: HashSet<SessionId> = agents.iter().map(|agent| agent.session).collect();
         self.reports.retain(|session, _| sessions.contains(session));
-        let demands = demands(&self.reports, agents, now.wall_us);
+        self.elsewhere.retain(|_, demand| demand.until_us > now.wall_us && !demand.plan.is_empty());
+        let own = reported(&self.reports, agents, now.wall_us);
+        let own = own.iter().map(|(owner, demand)| (owner, demand));
+        let others = self.elsewhere.iter().map(|((_, owner), demand)| (owner, demand));
+        let demands = demands(own.chain(others), &self.reports, agents);
         let mut due = Vec::new();
         self.asked.retain(|key, asked| {
             let lasts = demands.contains_key(key);
@@ -215,6 +248,26 @@ impl State {
         due
     }
 
+    fn share(&mut self, agents: &[AgentInfo], now: Now) -> Vec<(JobOwner, Demand)> {
+        let demands = by_job(reported(&self.reports, agents, now.wall_us));
+        let mut due = Vec::new();
+        self.shared.retain(|owner, _| {
+            let lasts = demands.contains_key(owner);
+            if !lasts {
+                due.push((owner.clone(), Demand::default()));
+            }
+            lasts
+        });
+        for (owner, demand) in demands {
+            let known = self.shared.get(&owner);
+            if known.is_none_or(|(known, at)| known.differs(&demand) || now.since_start >= *at) {
+                due.push((owner.clone(), demand.clone()));
+                self.shared.insert(owner, (demand, now.since_start + limits::DEMAND_INTERVAL));
+            }
+        }
+        due
+    }
+
     fn note(&mut self, key: &DemandKey, demand: &Demand, answer: Option<Value>, now: Now) {
         let Some(asked) = self.asked.get_mut(key).filter(|asked| !asked.demand.differs(demand)) else {
             return;
@@ -223,29 +276,33 @@ impl State {
             asked.repeat_at = asked.repeat_at.min(now.since_start + limits::DEMAND_RETRY);
             let reason = word(answer.as_ref(), "message").unwrap_or("no answer");
             if !asked.is_answered || word(asked.answer.as_ref(), "message") != Some(reason) {
-                warn!(job = %key.job, agent = %asked.agent.node, reason, "cannot sample devices for a job");
+                warn!(job = %key.owner.job, agent = %asked.agent.node, reason, "cannot sample devices for a job");
             }
         }
         (asked.is_answered, asked.answer) = (true, answer);
     }
 
     fn of_job(&self, job: &Identifier) -> impl Iterator<Item = (&DemandKey, &Asked)> {
-        self.asked.iter().filter(move |(key, _)| key.job == *job)
+        self.asked.iter().filter(move |(key, _)| key.owner.job == *job)
     }
 
     fn is_waiting(&self, job: &Identifier) -> bool {
         self.of_job(job).any(|(_, asked)| !asked.is_answered)
     }
 
-    fn answers(&self, nodes: &[JobNode], job: &Identifier) -> Vec<NodeAnswer> {
-        let answers: Vec<NodeAnswer> = self.of_job(job).map(|(_, asked)| asked.answer()).collect();
+    fn answers(&self, job: &Identifier) -> Vec<NodeAnswer> {
+        self.of_job(job).map(|(_, asked)| asked.answer()).collect()
+    }
+
+    /// Refusal of what nodes of a job ask for.
+    fn unserved(&self, nodes: &[JobNode], job: &Identifier) -> Vec<NodeAnswer> {
         let asks = |node: &&JobNode| {
             let report = self.reports.get(&node.session);
             report.is_some_and(|report| report.demands.iter().any(|demand| demand.job == job.as_str()))
         };
         let asking: Vec<String> = nodes.iter().filter(asks).map(|node| node.node.to_string()).collect();
-        if !answers.is_empty() || asking.is_empty() {
-            return answers;
+        if asking.is_empty() {
+            return Vec::new();
         }
         let message = format!(
             "no agent of this collector polls a device that serves {}; an administrator can map outlets and ports to nodes (`nodes` of [[device]])",
@@ -278,7 +335,7 @@ impl Asked {
                         level: None,
                         period,
                         cause: Cause::Lease.as_str().to_owned(),
-                        actor: Some(format!("uid {}", key.uid)),
+                        actor: Some(format!("uid {}", key.owner.uid)),
                         until_us: Some(self.demand.until_us),
                         requested: None,
                         reason: granted.reasons.remove(&metric),

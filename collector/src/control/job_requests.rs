@@ -115,10 +115,15 @@ impl JobRequests {
         }
     }
 
+    /// Another collector of the store has run a short time ago.
+    fn are_others(&self) -> bool {
+        let now = self.clock.now().since_start;
+        self.lock().others_seen.is_some_and(|seen| now.saturating_sub(seen) < limits::SESSION_TIMEOUT)
+    }
+
     async fn stored_nodes(&self, request: &RoutedRequest) -> Vec<StoredJobNode> {
         let (job, may_have_ended) = (&request.job, request.remote == Remote::ImmediateOrEnded);
-        let now = self.clock.now().since_start;
-        if self.lock().others_seen.is_none_or(|seen| now.saturating_sub(seen) >= limits::SESSION_TIMEOUT) {
+        if !self.are_others() {
             return Vec::new();
         }
         self.store.job_nodes(job.to_string(), may_have_ended).await.unwrap_or_else(|| {
@@ -181,7 +186,8 @@ impl JobRequests {
         let may_end_demands = request.remote == Remote::EndsLeases && self.demands.has(&request.job);
         if request.wants_devices() || may_end_demands {
             let own: Vec<JobNode> = targets.iter().filter_map(|target| target.own.clone()).collect();
-            answer.nodes.extend(self.demands.settle(&own, &request.job).await);
+            let is_alone = !self.are_others();
+            answer.nodes.extend(self.demands.settle(&own, &request.job, is_alone).await);
         }
         answer
     }

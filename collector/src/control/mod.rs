@@ -35,6 +35,7 @@ mod pending_requests;
 mod permission;
 mod request_expiry;
 mod request_store;
+mod shared_demands;
 mod targets;
 mod unix_listener;
 

@@ -228,24 +228,17 @@ fn a_device_is_sampled_while_a_job_asks_for_it() {
     assert_eq!(rack.agents[0].ask(&json!({"verb": "unregister", "job": "x"}))["answer"], "done");
     wait_until("the end of the job ends it", || rack.is_off());
     rack.devices.daemon.terminate();
-    check_ledger(&rack.env, &rack.rack.node);
+    check_ledger(&rack.env);
 }
 
 /// Each sample that was taken of the devices is a row.
-fn check_ledger(env: &TestEnvironment, node: &str) {
+fn check_ledger(env: &TestEnvironment) {
     let store = rusqlite::Connection::open(env.path("store.db")).unwrap();
-    let of_meter = "source LIKE '%meter%'";
-    let taken: i64 = store
-        .query_row(
-            &format!(
-                "SELECT sum(taken) FROM ledger JOIN session USING (session_key) WHERE session.node = ?1 AND {of_meter}"
-            ),
-            [node],
-            |row| row.get(0),
-        )
-        .unwrap();
-    let rows = "SELECT count(*) FROM samples JOIN series USING (series_id) WHERE metric = ?1";
-    let rows: i64 = store.query_row(rows, [METRIC], |row| row.get(0)).unwrap();
+    let number = |sql: &str| store.query_row(sql, (), |row| row.get::<_, i64>(0)).unwrap();
+    let taken = number("SELECT sum(taken) FROM ledger WHERE source = 'device/meter'");
+    let rows = number(
+        "SELECT count(*) FROM samples JOIN series USING (series_id) WHERE metric = 'device.meter.power'",
+    );
     assert!(rows > 0);
     assert_eq!(rows, taken);
 }
