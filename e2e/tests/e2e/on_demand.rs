@@ -202,18 +202,14 @@ fn a_device_is_sampled_while_a_job_asks_for_it() {
     wait_until("it is off again with the lease", || rack.is_off());
     assert!((until_us - 200_000..until_us + 2_000_000).contains(&now_us()));
     rack.devices.ask(&json!({"verb": "flush"}));
-    let mut stored = 0;
-    wait_until("what was sampled is stored", || {
-        let before = std::mem::replace(&mut stored, rack.count());
-        pause(500);
-        before > 150 && before == rack.count()
-    });
+    wait_until("what was sampled is stored", || rack.count() > 150);
+    pause(1_500);
     let times = rack.times(&rack.nodes[0].node);
     // A second of a busy machine may be missed, and is counted.
-    let sampled = sampled_every(20_000, &times, begin_us..until_us + 1);
-    assert!((150..=((until_us - begin_us) / 20_000 + 1) as usize).contains(&sampled), "{sampled}");
-    pause(1_000);
-    assert_eq!(rack.count(), times.len(), "nothing is sampled behind the lease");
+    let sampled = sampled_every(20_000, &times, begin_us..until_us + 200_000);
+    assert!((150..=((until_us - begin_us) / 20_000 + 10) as usize).contains(&sampled), "{sampled}");
+    let last_us = times.last().unwrap();
+    assert!(*last_us < until_us + 200_000, "a sample {} us behind the lease", last_us - until_us);
 
     // On the node itself, and ended by a reset there.
     let set = json!({"verb": "set", "job": "x", "plan": {"device.meter.power": "50ms"}, "for": "10min"});
