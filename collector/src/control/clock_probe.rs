@@ -6,15 +6,12 @@ use polymeter_proto::wire::control::ControlLine;
 use polymeter_service::clock::Clock;
 use tokio::time::MissedTickBehavior;
 
-use super::agent_requests::AgentRequests;
+use super::agent_requests::{AT_ONCE_US, AgentRequests};
 use super::demands::{Demands, time_request};
 use super::permission::ROOT;
 use crate::agents::{AgentDirectory, JobNode};
 use crate::clock_offsets::{ClockOffsets, offset_between};
 use crate::limits;
-
-/// Time in the past: the request takes effect at once, however wrong the clock of the node is.
-pub(super) const AT_ONCE_US: i64 = 0;
 
 #[derive(Debug, Clone)]
 pub(super) struct ClockProbe {

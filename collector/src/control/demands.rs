@@ -28,8 +28,7 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout};
 use tracing::warn;
 
-use super::agent_requests::AgentRequests;
-use super::clock_probe::AT_ONCE_US;
+use super::agent_requests::{AT_ONCE_US, AgentRequests};
 use super::demand_table::{Demand, DemandKey, JobOwner, by_job, demands, reported};
 use super::permission::ROOT;
 use crate::agents::{AgentDirectory, AgentInfo, JobNode};

@@ -7,7 +7,7 @@ use polymeter_proto::ledger::Cause;
 use polymeter_proto::period::Period;
 use polymeter_proto::step_level::StepLevel;
 
-use super::demands::{charge_demand, check_room, is_of_demand, permitted};
+use super::demand_rules::{charge_demand, check_room, is_of_demand, permitted};
 use super::machine::{Admission, ChangedPlan};
 use super::pricing::{Pricing, ReadTimes};
 use crate::config::Limits;
