@@ -103,9 +103,9 @@ test-slurm: slurm-deps test-deps ## Run the tests under a real Slurm of two node
 	$(CARGO) build --workspace --all-targets --locked
 	$(SLURM_TEST) slurm:: slurm_comment:: slurm_hindsight:: slurm_pages:: --skip a_slow_node
 
-test-findings: slurm-deps test-deps ## Compare the findings about short jobs under a real Slurm with their faults, and find a slow node (root, cgroup v1)
+test-findings: slurm-deps test-deps ## Compare the findings about short jobs under a real Slurm with their faults, find a slow node, and sample a rack of 40 nodes (root, cgroup v1)
 	$(CARGO) build --workspace --all-targets --locked
-	$(SLURM_TEST) slurm_findings:: a_slow_node
+	$(SLURM_TEST) slurm_findings:: slurm_rack:: a_slow_node
 
 # Jobs in the cgroups that OAR's own script creates, which is extracted from Debian's package, and a whole OAR in a Debian tree.
 OAR_SCRIPT := $(TARGET)/oar/usr/share/oar/oar-server/job_resource_manager_cgroups.pl

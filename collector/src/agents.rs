@@ -124,6 +124,12 @@ impl AgentDirectory {
         connected.map(|entry| entry.info.clone()).collect()
     }
 
+    /// True if an agent with this session sends on this connection.
+    pub(crate) fn is_connected(&self, session: SessionId, peer: &Peer) -> bool {
+        let state = self.lock();
+        state.nodes.values().any(|entry| entry.info.session == session && entry.info.peer == *peer)
+    }
+
     /// Records that frames were committed: their sessions send, or end.
     pub(crate) fn heard(&self, frames: &[Accepted]) {
         let mut state = self.lock();
@@ -167,7 +173,7 @@ impl AgentInfo {
         Some(self.node_with(*owner_uid))
     }
 
-    fn node_with(&self, owner_uid: Option<u32>) -> JobNode {
+    pub(crate) fn node_with(&self, owner_uid: Option<u32>) -> JobNode {
         JobNode { node: self.node.clone(), session: self.session, peer: self.peer.clone(), owner_uid }
     }
 }

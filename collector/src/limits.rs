@@ -214,6 +214,19 @@ pub const CLOCK_OFFSET_US: i64 = 1_000_000;
 /// Agents asked at each [`CLOCK_TICK`].
 pub const CLOCK_REQUESTS: usize = 120;
 
+/// How long agents of devices sample for a job what the collector asks for: it ends by itself if the collector
+/// does.
+pub const DEMAND_TIME: Duration = Duration::from_secs(90);
+
+/// How often that is asked for again.
+pub const DEMAND_INTERVAL: Duration = Duration::from_secs(30);
+
+/// The same for what an agent has refused or not answered.
+pub const DEMAND_RETRY: Duration = Duration::from_secs(10);
+
+/// Nodes of one job in a request to an agent of devices: the entries of a list of the control language.
+pub const DEMAND_NODES: usize = 1024;
+
 /// Answers of agents that wait for control, which takes them immediately. Further ones count as missing.
 pub const CONTROL_ANSWERS: usize = 1024;
 

@@ -50,6 +50,7 @@ pub mod snmpd;
 pub mod spooled;
 pub mod stored;
 pub mod two_nodes;
+pub mod wattmeter;
 pub mod workload;
 
 pub use polymeter_test_harness::{Test, is_required, run_side_by_side, skip, tests};

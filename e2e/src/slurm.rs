@@ -62,10 +62,10 @@ impl Cluster {
         Self::of(2, collector, configure)
     }
 
-    /// Starts a cluster of so many nodes.
+    /// Starts a cluster of so many nodes, at most 52.
     pub fn of(nodes: usize, collector: &Path, configure: impl Fn(&str, &Path) -> String) -> Self {
         let name = unique().replace('-', "");
-        let nodes = ('a'..).take(nodes).map(|node| format!("{name}{node}")).collect();
+        let nodes = ('a'..='z').chain('A'..='Z').take(nodes).map(|node| format!("{name}{node}")).collect();
         let directory = tempfile::tempdir().unwrap();
         let munged = Munged::start();
         fs::set_permissions(directory.path(), PermissionsExt::from_mode(0o755)).unwrap();

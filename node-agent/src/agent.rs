@@ -8,6 +8,7 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use polymeter_proto::control::DeviceReport;
 use polymeter_proto::ledger::JobFacts;
 use polymeter_proto::period::Period;
 use polymeter_proto::series::{Identifier, Processors, Roofs, SessionDescriptor, SessionId};
@@ -84,6 +85,7 @@ impl Agent {
         };
         let (channels, counters) = (Arc::clone(&shared.channels), Arc::clone(&shared.counters));
         let (rights, told_rights) = watch::channel(Rights::of(&config));
+        let (devices, told_devices) = watch::channel(DeviceReport::default());
         let (remote_requests, remote_receiver) = remote_requests::channel(Arc::clone(&channels));
         let processors = Processors { roofs: roofs(&config.roofs), ..processors(&config.root, &cpus) };
         let descriptor = descriptor(&config, processors)?;
@@ -95,8 +97,13 @@ impl Agent {
 
         let (flush, priority) = (config.flush_interval, config.realtime_priority);
         let remote_control = config.accepts_remote_control();
-        let supervisor = Supervisor::new(config, mounts, cpus, shared, rights);
-        let context = control::Context { session, counters: Arc::clone(&counters), rights: told_rights };
+        let supervisor = Supervisor::new(config, mounts, cpus, shared, (rights, devices));
+        let context = control::Context {
+            session,
+            counters: Arc::clone(&counters),
+            rights: told_rights,
+            devices: told_devices,
+        };
         let endpoints = ControlEndpoints {
             listener,
             remote_requests: remote_receiver,

@@ -18,6 +18,9 @@ use crate::limits;
 use crate::queues::OutgoingSender;
 use crate::session_messages::{AgentAnswer, Outgoing, Peer};
 
+/// Time in the past: the request takes effect at once, however wrong the clock of the node is.
+pub(super) const AT_ONCE_US: i64 = 0;
+
 /// Requests to agents that may still be answered.
 #[derive(Debug)]
 pub(super) struct AgentRequests {

@@ -2,33 +2,28 @@
 
 use std::sync::Arc;
 
-use polymeter_proto::control::{Request, TimeRequest};
 use polymeter_proto::wire::control::ControlLine;
 use polymeter_service::clock::Clock;
 use tokio::time::MissedTickBehavior;
 
-use super::agent_requests::AgentRequests;
+use super::agent_requests::{AT_ONCE_US, AgentRequests};
+use super::demands::{Demands, time_request};
 use super::permission::ROOT;
 use crate::agents::{AgentDirectory, JobNode};
 use crate::clock_offsets::{ClockOffsets, offset_between};
 use crate::limits;
 
-/// Time in the past: the request takes effect at once, however wrong the clock of the node is.
-const AT_ONCE_US: i64 = 0;
-
 #[derive(Debug, Clone)]
 pub(super) struct ClockProbe {
     pub(super) requests: Arc<AgentRequests>,
+    pub(super) demands: Arc<Demands>,
     pub(super) directory: AgentDirectory,
     pub(super) clock: Clock,
 }
 
 impl ClockProbe {
     pub(super) async fn run(self, offsets: ClockOffsets) {
-        let version = Some(env!("CARGO_PKG_VERSION").to_owned());
-        let request = Request::Time(TimeRequest { collector_version: version });
-        let Ok(request) = serde_json::to_string(&request) else { return };
-        let Ok(line) = ControlLine::try_from(request.as_str()).map(Arc::new) else { return };
+        let Some(line) = time_request().map(Arc::new) else { return };
         let mut interval = tokio::time::interval(limits::CLOCK_TICK);
         interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
@@ -50,6 +45,9 @@ impl ClockProbe {
         if let Some((now_us, clock_us)) = time("now_us").zip(time("clock_us")) {
             let [dates, clock] = [now_us, clock_us].map(|node_us| offset_between(sent, received, node_us));
             offsets.record(agent.session, dates, clock);
+        }
+        if let Some(answer) = answer {
+            self.demands.take_report(agent.session, answer);
         }
     }
 }

@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use polymeter_api::TokenService;
 use polymeter_proto::control::{
-    CollectorAnswer, JobAnswer, NoticesRequest, Refusal, RoutedRequest, StateRequest, TokenList, TokenRequest,
+    CollectorAnswer, JobAnswer, NoticesRequest, Refusal, RoutedRequest, StateRequest, TokenList,
+    TokenRequest, UNASKED,
 };
 use polymeter_service::clock::{self, Clock};
 use polymeter_store::accepted::StoredOutcome;
@@ -14,6 +15,7 @@ use tokio::time::timeout;
 
 use super::agent_requests::AgentRequests;
 use super::clock_probe::ClockProbe;
+use super::demands::Demands;
 use super::job_requests::JobRequests;
 use super::node_outcome::{OutcomeReport, OutcomeSender, outcome_of};
 use super::notice_choices::NoticeChoiceService;
@@ -76,14 +78,16 @@ impl Coordinator {
         notices: NoticeChoiceService,
     ) -> Self {
         let requests = Arc::new(AgentRequests::new(receiver, clock));
-        let jobs = Arc::new(JobRequests::new(directory.clone(), Arc::clone(&requests), store, others, clock));
+        let demands = Arc::new(Demands::new(Arc::clone(&requests), directory.clone(), clock));
+        let parts = (directory.clone(), Arc::clone(&requests), demands);
+        let jobs = Arc::new(JobRequests::new(parts, store, others, clock));
         let state = Mutex::default();
         Self { directory, requests, clock, outcomes, jobs, scheduler_uid, tokens, notices, state }
     }
 
     pub(super) fn clock_probe(&self) -> ClockProbe {
-        let requests = Arc::clone(&self.requests);
-        ClockProbe { requests, directory: self.directory.clone(), clock: self.clock }
+        let (requests, demands) = (Arc::clone(&self.requests), Arc::clone(self.demands()));
+        ClockProbe { requests, demands, directory: self.directory.clone(), clock: self.clock }
     }
 
     pub(super) async fn answer(&self, uid: u32, line: &[u8]) -> CollectorAnswer {
@@ -180,7 +184,15 @@ impl Coordinator {
     }
 
     pub(super) fn take_answer(&self, answer: AgentAnswer) {
-        self.requests.take_answer(answer);
+        if answer.request == UNASKED {
+            self.demands().take_unasked(&answer);
+        } else {
+            self.requests.take_answer(answer);
+        }
+    }
+
+    pub(super) fn demands(&self) -> &Arc<Demands> {
+        &self.jobs.demands
     }
 
     pub(super) fn jobs(&self) -> &Arc<JobRequests> {

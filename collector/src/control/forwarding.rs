@@ -39,6 +39,9 @@ impl JobRequests {
             let mut by_job: BTreeMap<Identifier, Vec<(StoredControlRequest, RoutedRequest)>> =
                 BTreeMap::new();
             for stored in stored {
+                if self.take_shared(&stored) {
+                    continue;
+                }
                 let Ok(request) = RoutedRequest::parse(stored.request.line.as_bytes()) else {
                     warn!(
                         number = stored.number,

@@ -12,7 +12,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use polymeter_proto::control::{JobAnswer, NodeAnswer, Refusal, Remote, RoutedRequest};
+use polymeter_proto::control::{JobAnswer, NodeAnswer, PlanRequest, Refusal, Remote, RoutedRequest, Verb};
 use polymeter_proto::series::{Identifier, SessionId};
 use polymeter_service::clock::Clock;
 use polymeter_store::{AnswerRow, ControlRequest, NewControlRequest, StoredJobNode};
@@ -22,6 +22,7 @@ use tokio::time::timeout;
 use tracing::warn;
 
 use super::agent_requests::AgentRequests;
+use super::demands::Demands;
 use super::gathering::{Gathering, gather};
 use super::pending_requests::{self, is_final, is_lasting, lease_end};
 use super::permission::{may, unknown_job};
@@ -35,6 +36,7 @@ use crate::other_collectors::OtherCollectors;
 pub(super) struct JobRequests {
     pub(super) directory: AgentDirectory,
     pub(super) requests: Arc<AgentRequests>,
+    pub(super) demands: Arc<Demands>,
     pub(super) store: RequestStore,
     pub(super) others: OtherCollectors,
     pub(super) clock: Clock,
@@ -58,13 +60,12 @@ pub(super) struct State {
 
 impl JobRequests {
     pub(super) fn new(
-        directory: AgentDirectory,
-        requests: Arc<AgentRequests>,
+        (directory, requests, demands): (AgentDirectory, Arc<AgentRequests>, Arc<Demands>),
         store: RequestStore,
         others: OtherCollectors,
         clock: Clock,
     ) -> Self {
-        Self { directory, requests, store, others, clock, state: Mutex::default() }
+        Self { directory, requests, demands, store, others, clock, state: Mutex::default() }
     }
 
     pub(super) async fn ask(
@@ -80,7 +81,11 @@ impl JobRequests {
         }
         match request.remote {
             Remote::Immediate | Remote::ImmediateOrEnded => {
-                return Ok(self.ask_at_once(uid, &request, &targets).await);
+                let mut answer = self.ask_at_once(uid, &request, &targets).await;
+                if request.verb == PlanRequest::NAME {
+                    answer.nodes.extend(self.demands.plans(&request.job));
+                }
+                return Ok(answer);
             }
             Remote::OneNode => return Ok(self.ask_at_once(uid, &request, one_reachable(&targets)).await),
             Remote::Refused
@@ -110,10 +115,14 @@ impl JobRequests {
         }
     }
 
+    /// Another collector of the store has run a short time ago.
+    fn are_others(&self) -> bool {
+        self.others.ran_within(limits::SESSION_TIMEOUT, self.clock.now().since_start)
+    }
+
     async fn stored_nodes(&self, request: &RoutedRequest) -> Vec<StoredJobNode> {
         let (job, may_have_ended) = (&request.job, request.remote == Remote::ImmediateOrEnded);
-        let now = self.clock.now().since_start;
-        if !self.others.ran_within(limits::SESSION_TIMEOUT, now) {
+        if !self.are_others() {
             return Vec::new();
         }
         self.store.job_nodes(job.to_string(), may_have_ended).await.unwrap_or_else(|| {
@@ -172,7 +181,14 @@ impl JobRequests {
             None => self.keep_unstored(new, given),
         }
         self.catch_up_connected(&request.job, targets);
-        answer(&request, Some(at_us), targets, answers)
+        let mut answer = answer(&request, Some(at_us), targets, answers);
+        let may_end_demands = request.remote == Remote::EndsLeases && self.demands.has(&request.job);
+        if request.wants_devices() || may_end_demands {
+            let own: Vec<JobNode> = targets.iter().filter_map(|target| target.own.clone()).collect();
+            let is_alone = !self.are_others();
+            answer.nodes.extend(self.demands.settle(&own, &request.job, is_alone).await);
+        }
+        answer
     }
 
     fn new_request(

@@ -18,6 +18,8 @@ mod answer_budget;
 mod clock_probe;
 mod connection_limits;
 mod coordinator;
+mod demand_table;
+mod demands;
 pub(crate) mod firings;
 mod forwarding;
 mod gathering;
@@ -33,6 +35,7 @@ mod pending_requests;
 mod permission;
 mod request_expiry;
 mod request_store;
+mod shared_demands;
 mod targets;
 mod unix_listener;
 
@@ -208,6 +211,7 @@ impl Control {
                 }
                 tokio::spawn(firings::serve(fired, Arc::clone(coordinator.jobs()), firing_table));
                 tokio::spawn(coordinator.clock_probe().run(api.clock_offsets));
+                tokio::spawn(Arc::clone(coordinator.demands()).run());
                 tokio::select! {
                     () = serve(listeners, coordinator, (received, api.queue), sessions_of_listeners) => {}
                     // The stop was requested, or its sender was dropped.

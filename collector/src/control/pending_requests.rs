@@ -233,6 +233,7 @@ mod tests {
 
     fn routed(remote: Remote, duration_us: Option<u64>) -> RoutedRequest {
         RoutedRequest {
+            verb: "set",
             job: "7".try_into().unwrap(),
             remote,
             selectors: Vec::new(),

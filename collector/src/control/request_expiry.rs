@@ -26,6 +26,9 @@ impl JobRequests {
                     self.others.saw(now.since_start);
                 }
             }
+            if are_others {
+                self.share_demands().await;
+            }
             if are_others || !is_loaded {
                 is_loaded |= self.find_requests().await;
             }

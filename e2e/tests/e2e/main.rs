@@ -51,6 +51,7 @@ mod measuring;
 mod munge_tokens;
 mod oar;
 mod oar_states;
+mod on_demand;
 mod openmetrics;
 mod operation;
 mod other_schedulers;
@@ -89,6 +90,7 @@ mod slurm_comment;
 mod slurm_findings;
 mod slurm_hindsight;
 mod slurm_pages;
+mod slurm_rack;
 mod spool;
 mod stack_findings;
 mod step_counters;
@@ -142,6 +144,7 @@ const ALL: &[&[polymeter_test_harness::Test]] = &[
     oar::TESTS,
     oar_states::TESTS,
     munge_tokens::TESTS,
+    on_demand::TESTS,
     openmetrics::TESTS,
     management_controllers::TESTS,
     outside_devices::TESTS,
@@ -180,6 +183,7 @@ const ALL: &[&[polymeter_test_harness::Test]] = &[
     slurm_findings::TESTS,
     slurm_hindsight::TESTS,
     slurm_pages::TESTS,
+    slurm_rack::TESTS,
     spool::TESTS,
     stack_findings::TESTS,
     step_counters::TESTS,

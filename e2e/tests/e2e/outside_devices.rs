@@ -3,14 +3,14 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::Write;
-use std::net::{TcpListener, UdpSocket};
+use std::net::UdpSocket;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use polymeter_e2e::cgroup::TestCgroups;
 use polymeter_e2e::daemons::{Agent, Daemon, Plan, collector};
 use polymeter_e2e::snmpd::Snmpd;
+use polymeter_e2e::wattmeter::wattmeter;
 use polymeter_e2e::{Need, TestEnvironment, program, require, stored, tests, wait_until};
 use polymeter_store::reader::SeriesScope;
 use rustix::process::Signal;
@@ -177,26 +177,6 @@ fn a_real_agent_of_snmp_is_polled_with_a_community_and_as_a_user() {
     assert!(!refused.status.success() && message.contains("it refuses the credentials"), "{message}");
 }
 
-/// Sends a line every few milliseconds to everyone who connects, until the process of the test ends.
-fn wattmeter() -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap().to_string();
-    std::thread::spawn(move || {
-        for stream in listener.incoming() {
-            let mut stream = stream.unwrap();
-            std::thread::spawn(move || {
-                let mut number = 0;
-                while stream.write_all(format!("node17 {}\nnode18 7\n", 100 + number % 2).as_bytes()).is_ok()
-                {
-                    number += 1;
-                    polymeter_service::clock::sleep(std::time::Duration::from_millis(5));
-                }
-            });
-        }
-    });
-    address
-}
-
 fn write(path: &Path, text: &str) {
     let new = path.with_extension("new");
     fs::write(&new, text).unwrap();
@@ -205,7 +185,7 @@ fn write(path: &Path, text: &str) {
 
 fn each_metric_of_each_device_has_a_period_and_a_dead_device_disturbs_none() {
     let env = TestEnvironment::new();
-    let meter = wattmeter();
+    let meter = wattmeter(&["node17", "node18"]);
     // Takes requests, and never answers.
     let dead = UdpSocket::bind("127.0.0.1:0").unwrap();
     let file = env.path("hall.txt");

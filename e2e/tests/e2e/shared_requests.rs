@@ -7,10 +7,11 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 
 use polymeter_e2e::cgroup::TestCgroups;
-use polymeter_e2e::daemons::{Daemon, ask, collector_with};
+use polymeter_e2e::daemons::{Agent, Daemon, Plan, ask, collector_with};
 use polymeter_e2e::fixture::{NEEDS, OTHER_USER, OWNER};
 use polymeter_e2e::tests;
 use polymeter_e2e::two_nodes::TrackedNode;
+use polymeter_e2e::wattmeter::wattmeter;
 use polymeter_e2e::workload::Sleeper;
 use polymeter_e2e::{TestEnvironment, as_user, require, stored, wait_until};
 use rustix::process::Signal;
@@ -22,6 +23,7 @@ tests![
     a_collector_that_is_frozen_in_a_transaction_delays_requests_for_seconds,
     a_request_outlives_the_collector_that_took_it,
     the_ring_of_an_ended_job_is_kept_through_any_collector,
+    devices_of_another_collector_are_sampled_for_a_job,
 ];
 
 struct Server {
@@ -293,4 +295,33 @@ fn the_ring_of_an_ended_job_is_kept_through_any_collector() {
     for server in cluster.servers.into_iter().flatten() {
         server.daemon.terminate();
     }
+}
+
+/// The agent of a wattmeter uses the first collector, and that of the node that it serves the second one.
+fn devices_of_another_collector_are_sampled_for_a_job() {
+    let cluster = Cluster::new();
+    let rack = TestEnvironment::new();
+    let meter = wattmeter(&[cluster.nodes[1].name()]);
+    let tables = format!(
+        "[[device]]\nname = \"meter\"\nurl = \"tcp://{meter}\"\ntimeout = \"30s\"\nmetric = [{{ name = \"power\", \
+         address = \"*\", label = \"node\", unit = \"watts\", period = \"off\" }}]\n"
+    );
+    let plan =
+        Plan { collector: &cluster.server(0).endpoint, jobs: &[], baseline: &[("agent.cpu.time", "1s")] };
+    let devices = Agent::start_with(&rack, &plan, "", &tables);
+    let period = || {
+        let plan = devices.ask(&json!({"verb": "plan"}));
+        let lines = plan["plan"].as_array().cloned().unwrap_or_default();
+        let line = lines.into_iter().find(|line| line["metric"] == "device.meter.power");
+        line.and_then(|line| Some(line["period"].as_str()?.to_owned()))
+    };
+    assert_eq!(period(), None);
+    let set = json!({"verb": "set", "job": "x", "plan": {"device.*": "20ms"}, "for": "10min"});
+    let answer = cluster.server(1).ask(OWNER, &set);
+    assert_eq!(cluster.answer_of(&answer, 1)["answer"], "granted", "{answer}");
+    wait_until("the devices of the first collector are sampled", || period().as_deref() == Some("20ms"));
+    cluster.server(1).ask(OWNER, &json!({"verb": "reset", "job": "x"}));
+    wait_until("the reset ends it", || period().is_none());
+    devices.daemon.terminate();
+    cluster.end();
 }

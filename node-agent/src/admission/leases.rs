@@ -1,32 +1,30 @@
 //! Leases: temporary changes of the periods of users' own jobs, within the administrator's limits.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use polymeter_proto::catalogue::{Definition, RING_METRICS};
 use polymeter_proto::ledger::Cause;
 use polymeter_proto::period::Period;
 use polymeter_proto::step_level::StepLevel;
 
+use super::demand_rules::{charge_demand, check_room, is_of_demand, permitted};
 use super::machine::{Admission, ChangedPlan};
 use super::pricing::{Pricing, ReadTimes};
 use crate::config::Limits;
 use crate::plan::{Lease, Plan, selects};
 use crate::principal::Principal;
-use crate::request::{AccessError, Availability, Cost, LeaseError, LeaseGrant, LeaseRequest};
+use crate::request::{AccessError, Availability, Cost, LeaseError, LeaseGrant, LeaseRequest, OF_DEVICES};
 use crate::targets::{Access, Now, TargetKey, Targets, TrackedTarget};
 
 const NOT_NOW: &str = "its file does not contain this metric now";
 
-/// Most leases of one target. More would make plans slow to compute.
-const LEASES: usize = 64;
-
 /// A lease whose sources are being opened.
 #[derive(Debug)]
 pub(crate) struct Granting {
-    request: LeaseRequest,
-    former: Vec<Lease>,
-    cost: Cost,
-    until_us: i64,
+    pub(super) request: LeaseRequest,
+    pub(super) former: Vec<Lease>,
+    pub(super) cost: Cost,
+    pub(super) until_us: i64,
 }
 
 impl Granting {
@@ -59,27 +57,28 @@ impl Admission {
         now: Now,
     ) -> Result<Vec<Definition>, LeaseError> {
         let limits = &self.pricing.limits;
-        let target = targets.access(request.principal, &request.job_id, Access::Change)?;
+        let target = permitted(targets, request)?;
         if request.is_ring && !limits.ring_leases && !request.principal.administrator {
             return Err(LeaseError::NoRings);
         }
         duration_us(limits, request, now)?;
-        target.user_events.check_plan_changes(request.principal, now.monotonic_ns)?;
+        match &request.demanded_by {
+            None => target.user_events.check_plan_changes(request.principal, now.monotonic_ns)?,
+            Some(_) => target.user_events.check_demands(request.principal, now.monotonic_ns)?,
+        }
         if let Some(level) = request.level
             && target.cgroups().is_none()
         {
             return Err(LeaseError::NoSteps(level));
         }
         let chosen = choose(target, request);
-        if chosen.is_empty() {
+        if chosen.is_empty() && request.of_devices().next().is_none() {
             let selectors = request.metrics.iter().map(|(selector, _)| selector.to_string()).collect();
             let (of_job, level) = (request.job_id.is_some(), request.level);
             return Err(LeaseError::NothingChosen { selectors, of_job, level });
         }
         check_floors(limits, request, target)?;
-        if with_lease(target, request, 0, 0).leases.len() > LEASES {
-            return Err(LeaseError::TooMany(LEASES));
-        }
+        check_room(&with_lease(target, request, 0, 0), request)?;
         Ok(chosen)
     }
 
@@ -92,19 +91,18 @@ impl Admission {
         now: Now,
     ) -> Result<Granting, LeaseError> {
         let key = &request.job_id;
-        let target = targets.access(request.principal, key, Access::Change)?;
+        let target = permitted(targets, &request)?;
         let duration_us = duration_us(&self.pricing.limits, &request, now)?;
         let (until_us, ends_ns) = ends(duration_us, now);
         let plan = with_lease(target, &request, until_us, ends_ns);
-        if plan.leases.len() > LEASES {
-            return Err(LeaseError::TooMany(LEASES));
-        }
+        check_room(&plan, &request)?;
         if !request.principal.administrator {
             check_budgets(&self.pricing, targets, target, &plan, &request, read_times)?;
         }
         let cost = self.pricing.cost(target, &plan, read_times);
         let target = targets.get_mut(key).ok_or(AccessError::Unknown)?;
         let former = std::mem::replace(&mut target.plan, plan).leases;
+        charge_demand(target, &request, now);
         Ok(Granting { request, former, cost, until_us })
     }
 
@@ -134,7 +132,7 @@ impl Admission {
     }
 }
 
-fn duration_us(limits: &Limits, request: &LeaseRequest, now: Now) -> Result<u64, LeaseError> {
+pub(super) fn duration_us(limits: &Limits, request: &LeaseRequest, now: Now) -> Result<u64, LeaseError> {
     lease_us(limits, request.principal, request.duration_us, request.since_us, now)
 }
 
@@ -168,6 +166,11 @@ fn check_floors(limits: &Limits, request: &LeaseRequest, target: &TrackedTarget)
     if request.principal.administrator {
         return Ok(());
     }
+    // The agents of the devices check what the selectors select.
+    let of_devices = request.of_devices().map(|(selector, sampling)| {
+        let metric = selector.to_string();
+        (limits.shortest_period(&metric), metric, sampling.period)
+    });
     let floors = request.metrics.iter().flat_map(|(selector, sampling)| {
         let chosen = target.choose(request.level, selector).into_iter();
         chosen.map(|definition| {
@@ -176,7 +179,7 @@ fn check_floors(limits: &Limits, request: &LeaseRequest, target: &TrackedTarget)
         })
     });
     // The longest of these limits is the period at which all of it would be granted.
-    match floors.filter(|(shortest, _, requested)| requested < shortest).max() {
+    match floors.chain(of_devices).filter(|(shortest, _, requested)| requested < shortest).max() {
         None => Ok(()),
         Some((shortest, metric, requested)) => Err(LeaseError::TooShort { metric, requested, shortest }),
     }
@@ -219,7 +222,7 @@ fn check_budgets(
 }
 
 /// Ends the leases of a target for which `is_ended` is true. Returns the target if any ended.
-fn end_leases(
+pub(super) fn end_leases(
     key: &TargetKey,
     target: &mut TrackedTarget,
     is_ended: impl Fn(&Lease) -> bool,
@@ -245,16 +248,29 @@ fn choose(target: &TrackedTarget, request: &LeaseRequest) -> Vec<Definition> {
 /// lease.
 fn with_lease(target: &TrackedTarget, request: &LeaseRequest, until_us: i64, ends_ns: u64) -> Plan {
     let mut plan = target.plan.clone();
+    plan.leases.retain(|lease| !is_of_demand(lease, request));
     for (selector, sampling) in &request.metrics {
         plan.leases.retain(|lease| {
             lease.principal.uid != request.principal.uid
+                || lease.demanded_by.is_some()
+                || request.demanded_by.is_some()
                 || lease.level != request.level
                 || lease.is_ring != request.is_ring
                 || lease.selector != *selector
         });
         let (selector, sampling, principal) = (selector.clone(), *sampling, request.principal);
         let (level, is_ring) = (request.level, request.is_ring);
-        plan.leases.push(Lease { level, is_ring, selector, sampling, principal, until_us, ends_ns });
+        let demanded_by = request.demanded_by.clone();
+        plan.leases.push(Lease {
+            level,
+            is_ring,
+            selector,
+            sampling,
+            principal,
+            until_us,
+            ends_ns,
+            demanded_by,
+        });
     }
     plan
 }
@@ -268,10 +284,15 @@ fn granted(target: &TrackedTarget, request: &LeaseRequest, cost: Cost, until_us:
     let mut in_force = if request.is_ring { target.ring_in_force() } else { target.plan_in_force() };
     in_force.retain(|(name, _)| is_chosen(name));
     let reasons = in_force.iter().filter_map(|(name, in_force)| Some((name.clone(), in_force.reason()?)));
+    let mut reasons: BTreeMap<String, String> = reasons.collect();
+    let mut demands = target.device_demands();
+    demands.retain(|(name, _)| request.of_devices().any(|(selector, _)| selector.as_str() == name));
+    reasons.extend(demands.iter().map(|(name, _)| (name.clone(), OF_DEVICES.to_owned())));
     let unavailable = target.sources.unavailable().iter().filter(|(name, _)| is_chosen(name));
+    let metrics = in_force.into_iter().chain(demands);
     LeaseGrant {
-        reasons: reasons.collect(),
-        metrics: in_force.into_iter().map(|(name, in_force)| (name, in_force.sampling)).collect(),
+        reasons,
+        metrics: metrics.map(|(name, in_force)| (name, in_force.sampling)).collect(),
         unavailable: unavailable.cloned().collect(),
         cost,
         until_us,

@@ -33,6 +33,10 @@ impl Admission {
         Self { pricing: Pricing::new(limits, cpus) }
     }
 
+    pub(crate) const fn longest_lease_us(&self) -> u64 {
+        self.pricing.limits.longest_lease.as_micros()
+    }
+
     #[cfg(test)]
     pub(crate) fn predicted(
         &self,

@@ -5,6 +5,8 @@ mod availability;
 mod calibration;
 mod capacity;
 mod cost;
+mod demand_rules;
+mod demands;
 mod governor;
 mod leases;
 mod machine;

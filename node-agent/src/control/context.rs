@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use polymeter_proto::control::DeviceReport;
 use polymeter_proto::series::SessionId;
 use tokio::sync::watch;
 
@@ -14,4 +15,5 @@ pub(crate) struct Context {
     pub(crate) counters: Arc<Counters>,
     /// A reload of the configuration may change them.
     pub(crate) rights: watch::Receiver<Rights>,
+    pub(crate) devices: watch::Receiver<DeviceReport>,
 }

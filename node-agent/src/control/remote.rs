@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use polymeter_proto::control::{Answer, Refusal, Remote, Request, TimeRequest, identifier};
+use polymeter_proto::control::{Answer, Refusal, Remote, Request, TimeRequest, UNASKED, identifier};
 use polymeter_proto::wire::control::ControlLine;
 use tokio::sync::{Semaphore, mpsc};
 
@@ -35,7 +35,16 @@ pub(crate) async fn serve(
     context: Context,
 ) {
     let permits = Arc::new(Semaphore::new(REQUESTS));
-    while let Some(request) = remote.next().await {
+    let mut devices = context.devices.clone();
+    loop {
+        let request = tokio::select! {
+            request = remote.next() => request,
+            Ok(()) = devices.changed(), if enabled => {
+                remote.answers().give(UNASKED, to_line(&verbs::time::answer(&context, true)));
+                continue;
+            }
+        };
+        let Some(request) = request else { return };
         let (answers, id) = (remote.answers(), request.id);
         if !enabled {
             let message = "this node accepts no requests through the collector; use its control socket";
@@ -159,7 +168,8 @@ mod tests {
                 "trigger_add",
                 "trigger_remove",
                 "triggers",
-                "time"
+                "time",
+                "demand"
             ]
         );
         for verb in VERBS.iter().filter(|verb| verb.remote == Remote::Refused) {

@@ -46,6 +46,11 @@ impl<'a> RequestHandler<'a> {
         Self { since_us: Some(at_us), ..self }
     }
 
+    /// True if the request arrived through the collector.
+    pub(super) const fn is_of_collector(&self) -> bool {
+        self.since_us.is_some()
+    }
+
     /// Returns a refusal if the agent stops.
     pub(super) async fn ask<T>(
         &self,

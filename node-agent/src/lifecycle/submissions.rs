@@ -92,7 +92,16 @@ pub(super) fn leases(announced: &AnnouncedJobs, targets: &Targets, job_id: &Iden
         .cloned()
         .map(|SamplingRequest { level, is_ring, metrics, duration_us }| {
             let job_id = Some(job_id.clone());
-            LeaseRequest { principal, job_id, level, is_ring, metrics, since_us: None, duration_us }
+            LeaseRequest {
+                principal,
+                job_id,
+                level,
+                is_ring,
+                metrics,
+                since_us: None,
+                duration_us,
+                demanded_by: None,
+            }
         })
         .collect()
 }

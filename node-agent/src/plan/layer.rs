@@ -7,6 +7,7 @@ use polymeter_proto::catalogue::derived::{self, Derived, Machine};
 use polymeter_proto::catalogue::{self, Definition};
 use polymeter_proto::name::Selector;
 use polymeter_proto::period::Sampling;
+use polymeter_proto::series::DEVICE_METRICS;
 
 const PERF: [&str; 2] = ["perf.", "perf_per_cpu."];
 
@@ -112,6 +113,11 @@ pub(crate) fn select(machine: Machine, selector: &Selector) -> Vec<Definition> {
         }
     }
     selected
+}
+
+/// True for a selector of metrics of devices outside the nodes.
+pub(crate) fn is_of_devices(selector: &Selector) -> bool {
+    selector.as_str().starts_with(DEVICE_METRICS)
 }
 
 /// True for the name of a hardware event, whose counters users may release.

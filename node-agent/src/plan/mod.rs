@@ -9,6 +9,7 @@ use polymeter_proto::catalogue::{self, Definition, Metric, Scope};
 use polymeter_proto::ledger::Cause;
 use polymeter_proto::name::Selector;
 use polymeter_proto::period::{Period, Sampling};
+use polymeter_proto::series::Identifier;
 use polymeter_proto::step_level::StepLevel;
 
 use crate::in_force::InForce;
@@ -16,7 +17,7 @@ use crate::principal::Principal;
 
 pub use layer::{Layer, Rule, names_perf};
 use layer::{derived_from, selects_of_steps};
-pub(crate) use layer::{is_of_hardware, select, selects};
+pub(crate) use layer::{is_of_devices, is_of_hardware, select, selects};
 
 /// How the names of call stacks begin.
 const STACKS: &str = "stacks.";
@@ -38,6 +39,8 @@ pub struct Lease {
     pub until_us: i64,
     /// End on the monotonic clock. This one decides, because the wall clock may be set.
     pub ends_ns: u64,
+    /// Job for which the collector asks for a metric of a device; none for a lease of a user of this node.
+    pub demanded_by: Option<Identifier>,
 }
 
 /// A time in which hardware events are closed, so that other programs may use the counters.
@@ -267,8 +270,23 @@ fn by_lease<'a>(
 }
 
 impl Lease {
+    /// The lease as it is requested, without regard to others.
+    pub fn in_force(&self) -> InForce {
+        InForce {
+            sampling: self.sampling,
+            cause: Cause::Lease,
+            by: self.principal.name(),
+            until_us: Some(self.until_us),
+            requested: None,
+            slow_sources: Vec::new(),
+            input_of: Vec::new(),
+        }
+    }
+
     fn selects(&self, machine: Machine, name: &str) -> bool {
         match self.level {
+            // These are many, each of one metric.
+            _ if self.demanded_by.is_some() => self.selector.as_str() == name,
             None => selects(machine, &self.selector, name),
             Some(_) => selects_of_steps(machine, &self.selector, name),
         }

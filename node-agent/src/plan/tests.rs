@@ -19,6 +19,7 @@ fn lease(level: Option<StepLevel>, selector: &str, period: &str) -> Lease {
         principal: Principal { uid: 7, administrator: false },
         until_us: 1,
         ends_ns: 1,
+        demanded_by: None,
     }
 }
 

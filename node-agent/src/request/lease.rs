@@ -1,6 +1,6 @@
 //! Requests for leases, and their results.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use polymeter_proto::catalogue::derived;
 use polymeter_proto::control::UnavailableGroup;
@@ -10,6 +10,7 @@ use polymeter_proto::series::Identifier;
 use polymeter_proto::step_level::StepLevel;
 
 use super::access::AccessError;
+use crate::plan::is_of_devices;
 use crate::principal::Principal;
 
 /// Release of the hardware events of a job, or of the node with all its jobs.
@@ -37,9 +38,30 @@ pub struct LeaseRequest {
     pub since_us: Option<i64>,
     /// None for the longest that is allowed.
     pub duration_us: Option<u64>,
+    /// Job for which the collector asks for metrics of devices of this node; none for a request of a user.
+    pub demanded_by: Option<Identifier>,
+}
+
+/// What a job asks of the devices that this agent polls, as the collector says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DemandSpec {
+    /// Owner of the job.
+    pub principal: Principal,
+    pub job_id: Identifier,
+    /// Nodes of the job.
+    pub nodes: BTreeSet<String>,
+    /// Empty to end what the job has asked for.
+    pub metrics: Vec<(Selector, Sampling)>,
+    pub duration_us: Option<u64>,
 }
 
 impl LeaseRequest {
+    /// What a request for a job as a whole asks of the devices that serve this node.
+    pub(crate) fn of_devices(&self) -> impl Iterator<Item = &(Selector, Sampling)> {
+        let is_of_job = self.job_id.is_some() && self.level.is_none() && !self.is_ring;
+        self.metrics.iter().filter(move |(selector, _)| is_of_job && is_of_devices(selector))
+    }
+
     /// Level, and whether it is the ring.
     pub(crate) const fn part(&self) -> (Option<StepLevel>, bool) {
         (self.level, self.is_ring)
@@ -107,6 +129,15 @@ pub enum LeaseError {
     #[error("the job has reached the limit of {0} leases; end some with `polymeter reset`")]
     TooMany(usize),
     #[error(
+        "the agent of these devices samples {0} metrics for jobs already, the most that it does; name fewer, or try again when other jobs have ended"
+    )]
+    TooManyDemands(usize),
+    #[error(
+        "no device that serves a node of the job has a metric {}; `polymeter plan` says what is sampled, and an administrator can map outlets and ports to nodes (`nodes` of [[device]])",
+        .0.join(", ")
+    )]
+    NotServed(Vec<String>),
+    #[error(
         "leases changed periods of this job too often: at most {per_minute} changes of a metric's period a minute in the \
          long run; try again in {wait_s} s"
     )]
@@ -124,6 +155,9 @@ pub enum LeaseError {
         instead: Option<Period>,
     },
 }
+
+/// Note at what a job asks of devices.
+pub(crate) const OF_DEVICES: &str = "of the devices that serve this node, by the agents that poll them";
 
 const OF_STEPS: &str =
     "available are metrics from files of cgroups, and perf events that are named (perf.instructions, perf.*)";

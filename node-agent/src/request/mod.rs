@@ -12,11 +12,12 @@ mod view;
 pub use access::AccessError;
 pub use annotation::{AnnotateError, MarkSpec, PushSpec, RegionSpec, RegionsSpec};
 pub use job::{JobSpec, RefusedRequest, RegisterError, SamplingRequest, StartSpec, SubmittedRelease};
-pub use lease::{Cost, LeaseError, LeaseGrant, LeaseRequest, ReleaseRequest};
+pub(crate) use lease::OF_DEVICES;
+pub use lease::{Cost, DemandSpec, LeaseError, LeaseGrant, LeaseRequest, ReleaseRequest};
 pub(crate) use supervisor_request::ask;
 pub use supervisor_request::{
-    AnnouncementReply, LeaseReply, MetricsReply, RegistrationReply, ReleaseReply, Reply, ResetReply,
-    SupervisorRequest,
+    AnnouncementReply, DemandReply, LeaseReply, MetricsReply, RegistrationReply, ReleaseReply, Reply,
+    ResetReply, SupervisorRequest,
 };
 pub use trigger::{KeepSpec, TriggerError, TriggerSpec, TriggersView};
 pub use view::{Availability, JobView, MetricView, SourceView, View};

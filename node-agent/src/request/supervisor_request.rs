@@ -9,7 +9,7 @@ use tokio::sync::oneshot;
 use super::access::AccessError;
 use super::annotation::{AnnotateError, MarkSpec, PushSpec, RegionsSpec};
 use super::job::{JobSpec, RegisterError, StartSpec};
-use super::lease::{LeaseError, LeaseGrant, LeaseRequest, ReleaseRequest};
+use super::lease::{DemandSpec, LeaseError, LeaseGrant, LeaseRequest, ReleaseRequest};
 use super::trigger::{KeepSpec, TriggerError, TriggerSpec, TriggersView};
 use super::view::{JobView, MetricView, View};
 use crate::config::AgentConfig;
@@ -34,6 +34,8 @@ pub enum SupervisorRequest {
     /// Records the end of a job, with the scheduler's facts.
     End(Identifier, Box<JobFacts>, oneshot::Sender<()>),
     Set(Box<LeaseRequest>, LeaseReply),
+    /// Samples devices for a job; the answer is none where that has ended.
+    Demand(Box<DemandSpec>, DemandReply),
     /// Ends the principal's leases on a job, or all leases for an administrator; with a level those of steps
     /// or tasks only. The answer is their number.
     Reset(Principal, Option<Identifier>, Option<StepLevel>, ResetReply),
@@ -60,6 +62,8 @@ pub type Reply<T> = oneshot::Sender<T>;
 pub type RegistrationReply = Reply<Result<Vec<(String, String)>, RegisterError>>;
 
 pub type AnnouncementReply = Reply<Result<Option<Result<LeaseGrant, LeaseError>>, RegisterError>>;
+
+pub type DemandReply = Reply<Result<Option<LeaseGrant>, LeaseError>>;
 
 pub type LeaseReply = Reply<Result<LeaseGrant, LeaseError>>;
 

@@ -6,6 +6,7 @@
 mod calibrator;
 mod clock_watch;
 mod cpu_meter;
+mod demands;
 mod dispatcher;
 mod edge;
 mod owner_lookups;

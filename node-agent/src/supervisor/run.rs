@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use polymeter_proto::catalogue::derived::Machine;
+use polymeter_proto::control::DeviceReport;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Interval;
@@ -13,6 +14,7 @@ use tracing::warn;
 
 use super::clock_watch::ClockWatch;
 use super::cpu_meter::CpuMeter;
+use super::demands::DeviceReporter;
 use super::dispatcher::Dispatcher;
 use super::edge::{Edge, NodeEdge, Search, Shared, now};
 use super::owner_lookups::{JobPurpose, Purpose, User};
@@ -61,6 +63,7 @@ pub(crate) struct Supervisor {
     placement: Placement,
     rescans: u64,
     rights: watch::Sender<Rights>,
+    devices: DeviceReporter,
 }
 
 #[derive(Debug)]
@@ -81,7 +84,7 @@ impl Supervisor {
         mounts: Mounts,
         cpus: Vec<usize>,
         shared: Shared,
-        rights: watch::Sender<Rights>,
+        (rights, devices): (watch::Sender<Rights>, watch::Sender<DeviceReport>),
     ) -> Self {
         let placement = Placement::new(Arc::clone(&shared.channels));
         let node = Target::Node(Arc::clone(&shared.counters));
@@ -105,6 +108,7 @@ impl Supervisor {
             placement,
             rescans: 0,
             rights,
+            devices: DeviceReporter::new(devices),
         }
     }
 
@@ -136,8 +140,8 @@ impl Supervisor {
         loop {
             // First of all: a job's cgroups are gone some milliseconds after its end.
             self.core.handle_exits().await;
+            self.devices.update(&self.core.targets, &self.core.edge.outside);
             let expiry_ns = Admission::next_expiry_ns(&self.core.targets);
-            let numbers_ns = self.next_numbers_ns();
             tokio::select! {
                 () = readable(waits.exits.as_ref()) => {}
                 request = requests.recv() => match request {
@@ -163,7 +167,7 @@ impl Supervisor {
                     }
                 }
                 () = until(expiry_ns) => self.core.expire().await,
-                () = until(numbers_ns) => self.look_for_numbers().await,
+                () = until(self.next_numbers_ns()) => self.look_for_numbers().await,
                 () = readable(waits.cgroups.as_ref()) => {
                     if self.core.edge.discovery.changed() {
                         follow_created_cgroups();
@@ -334,6 +338,7 @@ impl Supervisor {
                 drop(reply.send(self.core.regions(*regions).await));
             }
             SupervisorRequest::Set(request, reply) => drop(reply.send(self.core.set(*request).await)),
+            SupervisorRequest::Demand(spec, reply) => drop(reply.send(self.core.demand(*spec).await)),
             SupervisorRequest::Reset(principal, key, level, reply) => {
                 reply.send(self.core.reset(principal, &key, level).await).ok();
             }

@@ -31,7 +31,7 @@ pub(super) fn view(key: &TargetKey, target: &TrackedTarget, stats: &StatsCache) 
             })
             .collect(),
         unavailable: target.sources.unavailable_with_steps(),
-        plan: target.plan_in_force().into_iter().chain(target.ring_in_force()).collect(),
+        plan: [target.plan_in_force(), target.ring_in_force(), target.device_demands()].concat(),
         step_plans: StepLevel::ALL
             .into_iter()
             .flat_map(|level| {

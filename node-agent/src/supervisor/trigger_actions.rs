@@ -152,6 +152,7 @@ impl Dispatcher<NodeEdge> {
                     metrics: raised(&rule),
                     since_us: None,
                     duration_us: Some(rule.raise_for_us),
+                    demanded_by: None,
                 };
                 raised_text(&self.set(request).await)
             } else {

@@ -11,6 +11,7 @@ use polymeter_proto::step_level::StepLevel;
 use super::key::Now;
 use super::tracked_target::TrackedTarget;
 use crate::in_force::InForce;
+use crate::plan::{Lease, is_of_devices};
 
 pub(crate) const LEVELS: [Option<StepLevel>; 3] = [None, Some(StepLevel::Step), Some(StepLevel::Task)];
 
@@ -40,6 +41,23 @@ impl TrackedTarget {
             Some((format!("{RING_METRICS}{name}"), in_force))
         });
         in_force.filter(|_| self.job.is_some()).collect()
+    }
+
+    /// What a job asks of the devices that serve this node: the shortest period of each selector.
+    pub(crate) fn device_demands(&self) -> Vec<(String, InForce)> {
+        let mut demands: BTreeMap<&str, &Lease> = BTreeMap::new();
+        for lease in self.device_leases() {
+            let shortest = demands.entry(lease.selector.as_str()).or_insert(lease);
+            if lease.sampling.period < shortest.sampling.period {
+                *shortest = lease;
+            }
+        }
+        demands.into_iter().map(|(selector, lease)| (selector.to_owned(), lease.in_force())).collect()
+    }
+
+    pub(crate) fn device_leases(&self) -> impl Iterator<Item = &Lease> {
+        let leases = self.plan.leases.iter().filter(|_| self.job.is_some());
+        leases.filter(|lease| lease.level.is_none() && !lease.is_ring && is_of_devices(&lease.selector))
     }
 
     fn is_planned(&self, level: Option<StepLevel>, name: &str) -> bool {

@@ -15,7 +15,7 @@ use super::owner_search::OwnerSearch;
 use super::source_set::SourceSet;
 use super::user_events::UserEvents;
 use crate::cgroups::{JobCgroups, Mounts, StepCounts};
-use crate::plan::{Plan, Release, choose_of_steps, select, selects};
+use crate::plan::{Plan, Release, choose_of_steps, is_of_devices, select, selects};
 use crate::request::{Availability, RefusedRequest};
 use crate::sources::Target;
 use polymeter_service::token_bucket::TokenBucket;
@@ -234,8 +234,10 @@ impl TrackedTarget {
         let machine = self.plan.machine;
         let mut chosen = select(machine, selector);
         chosen.retain(|definition| {
+            // A pattern of devices selects some of their family.
+            let is_part = definition.is_family() && is_of_devices(selector);
             (definition.metric.scope == Scope::Job) == is_job
-                && selects(machine, selector, &definition.name())
+                && (is_part || selects(machine, selector, &definition.name()))
         });
         chosen
     }

@@ -86,6 +86,9 @@ pub(crate) struct UserEvents {
     marks: TokenBucket,
     values: TokenBucket,
     plan_changes: TokenBucket,
+    /// Changes of the plan of devices for jobs, by the user. Those of users that changed none lately are left
+    /// out.
+    demands: BTreeMap<u32, TokenBucket>,
     region_sums: TokenBucket,
     last_region_sums: TokenBucket,
     /// How many times each phase has begun and not ended.
@@ -103,6 +106,7 @@ impl Default for UserEvents {
             marks: full(MARKS),
             values: full(VALUES),
             plan_changes: full(PLAN_CHANGES),
+            demands: BTreeMap::new(),
             region_sums: full(REGION_SUMS),
             last_region_sums: full(LAST_REGION_SUMS),
             phases: BTreeMap::new(),
@@ -196,12 +200,23 @@ impl UserEvents {
     /// Fails if leases have changed the plan too often, unless an administrator asks. The error holds the
     /// limit, and the time until the next change is allowed.
     pub(crate) fn check_plan_changes(&self, principal: Principal, now_ns: u64) -> Result<(), LeaseError> {
-        let mut plan_changes = self.plan_changes;
-        let wait_s = plan_changes.debt_ns(now_ns).div_ceil(1_000_000_000);
-        if wait_s == 0 || principal.administrator {
+        if principal.administrator {
             return Ok(());
         }
-        Err(LeaseError::TooFast { per_minute: 60 * PLAN_CHANGES.0, wait_s })
+        check_debt(self.plan_changes, now_ns)
+    }
+
+    /// As [`Self::check_plan_changes`], of the demands of one user, so that none excludes another.
+    pub(crate) fn check_demands(&self, principal: Principal, now_ns: u64) -> Result<(), LeaseError> {
+        self.demands.get(&principal.uid).map_or(Ok(()), |changes| check_debt(*changes, now_ns))
+    }
+
+    pub(crate) fn charge_demand(&mut self, principal: Principal, count: u32, now_ns: u64) {
+        self.demands.retain(|_, changes| !changes.is_full(now_ns));
+        let changes = self.demands.entry(principal.uid);
+        let (per_second, at_once) = PLAN_CHANGES;
+        let changes = changes.or_insert(TokenBucket::new(f64::from(per_second), f64::from(at_once)));
+        changes.charge(f64::from(count), now_ns);
     }
 
     /// Fails if a user's series would be one too many. The error holds the limit.
@@ -227,6 +242,13 @@ impl UserEvents {
         let shape = Arc::new(assign());
         self.series.insert(series, Arc::clone(&shape));
         Ok(shape)
+    }
+}
+
+fn check_debt(mut changes: TokenBucket, now_ns: u64) -> Result<(), LeaseError> {
+    match changes.debt_ns(now_ns).div_ceil(1_000_000_000) {
+        0 => Ok(()),
+        wait_s => Err(LeaseError::TooFast { per_minute: 60 * PLAN_CHANGES.0, wait_s }),
     }
 }
 

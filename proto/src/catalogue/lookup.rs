@@ -4,7 +4,7 @@ use super::metric::{Definition, Metric};
 use super::origin::DEVICE_KIND;
 use super::tables;
 use crate::name::{MetricName, Selector};
-use crate::series::{Kind, Number, Unit};
+use crate::series::{DEVICE_METRICS, Kind, Number, Unit};
 
 /// Returns all metrics, in the order of the documentation.
 pub fn all() -> impl Iterator<Item = &'static Metric> {
@@ -63,10 +63,15 @@ pub fn devices() -> Option<Definition> {
 }
 
 /// Returns the metrics that a selector matches. A wildcard selects whole families; a plain name may be an
-/// instance of one.
+/// instance of one. The family of devices is selected by each wildcard behind `device.`: what devices there
+/// are, agents know.
 pub fn select(selector: &Selector) -> Vec<Definition> {
     if selector.is_exact() {
         return find(selector.as_str()).into_iter().collect();
     }
-    all().filter(|metric| selector.matches(metric.name)).map(Definition::of).collect()
+    let is_of_devices = selector.as_str().starts_with(DEVICE_METRICS);
+    all()
+        .filter(|metric| selector.matches(metric.name) || (is_of_devices && metric.is_of_kind(DEVICE_KIND)))
+        .map(Definition::of)
+        .collect()
 }

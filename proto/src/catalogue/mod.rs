@@ -106,6 +106,18 @@ mod tests {
     }
 
     #[test]
+    fn a_pattern_of_devices_selects_their_family() {
+        let names = |selector: &str| -> Vec<String> {
+            select(&selector.parse().unwrap()).iter().map(Definition::name).collect()
+        };
+        for selector in ["device.*", "device.pdu3.*", "device.*.power"] {
+            assert_eq!(names(selector), ["device.*"], "{selector}");
+        }
+        assert_eq!(names("device.pdu3.power"), ["device.pdu3.power"]);
+        assert!(names("d*.nothing").is_empty() && !is_known(&"devices.*".parse().unwrap()));
+    }
+
+    #[test]
     fn jobs_have_more_than_67_metrics() {
         assert!(all().filter(|metric| metric.scope == Scope::Job).count() > 67);
     }

@@ -18,7 +18,7 @@ use super::verbs::pmu_release::PmuReleaseRequest;
 use super::verbs::pmu_resume::PmuResumeRequest;
 use crate::ledger::{JobDetails, JobFacts};
 use crate::period::Period;
-use crate::series::Identifier;
+use crate::series::{DEVICE_METRICS, Identifier};
 use crate::text::Text;
 use crate::wire::control::ControlLine;
 
@@ -50,7 +50,7 @@ pub struct JobAnswer {
     /// Common time at which the request takes effect, in microseconds since the epoch; none for at once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at_us: Option<i64>,
-    /// Sorted by name.
+    /// Nodes of the job by name, then agents of devices that serve them.
     pub nodes: Vec<NodeAnswer>,
 }
 
@@ -74,6 +74,7 @@ impl CollectorAnswer {
 /// Request for the nodes of a job: the fields that the collector needs. The agents check the rest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RoutedRequest {
+    pub verb: &'static str,
     pub job: Identifier,
     pub remote: Remote,
     pub selectors: Vec<String>,
@@ -105,6 +106,11 @@ struct RoutedRule {
 }
 
 impl RoutedRequest {
+    /// True if it asks for metrics of devices outside the nodes.
+    pub fn wants_devices(&self) -> bool {
+        self.selectors.iter().any(|selector| selector.starts_with(DEVICE_METRICS))
+    }
+
     /// Parses a request that a user sends now: one about the last time becomes one about an interval, which
     /// all nodes keep. `now_us` is in microseconds since the epoch, and `number` that of the interval.
     ///
@@ -159,6 +165,7 @@ impl RoutedRequest {
             invalid("job", &"missing field; to change metrics of a node, send the request on that node")
         })?;
         Ok(Self {
+            verb: info.name,
             job: identifier("job", &job)?,
             remote: info.remote,
             selectors: plan.into_keys().collect(),

@@ -12,6 +12,8 @@ pub enum Access {
     /// The owner of the job, and administrators; for the node administrators alone.
     Owner,
     Administrator,
+    /// The collector, in the name of a job's owner.
+    Collector,
 }
 
 impl Access {
@@ -22,6 +24,7 @@ impl Access {
             Self::Viewer => "everybody, for the jobs that the user may see",
             Self::Owner => "the job's owner; for the node, administrators",
             Self::Administrator => "administrators",
+            Self::Collector => "the collector",
         }
     }
 }

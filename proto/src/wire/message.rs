@@ -32,6 +32,7 @@ pub enum ToCollector {
     /// Answer to [`ToAgent::Request`].
     Answer {
         session: SessionId,
+        /// Number of the request; 0 for an answer that the agent gives unasked.
         request: u64,
         /// Answer in the form of the control socket.
         line: ControlLine,

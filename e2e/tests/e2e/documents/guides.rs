@@ -167,6 +167,11 @@ const ELSEWHERE: &[(&str, &str, &str)] = &[
     (DEVICES, "site-inventory --ports", "a command of the site"),
     (DEVICES, "polymeter set --socket", OF_DEVICES),
     (
+        DEVICES,
+        "polymeter set --job 4242 'device",
+        "needs devices and Slurm: e2e/tests/e2e/on_demand.rs and slurm_rack.rs ask for them",
+    ),
+    (
         "docs/how-to/exporters.md",
         "polymeter device try http://node17",
         "needs an exporter of another node: e2e/tests/e2e/exporters.rs polls a real one",

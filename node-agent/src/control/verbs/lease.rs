@@ -1,21 +1,23 @@
 //! Refusals of leases, for `set` and `start`.
 
-use polymeter_proto::control::{PredictedCost, Refusal, UnavailableGroup};
+use polymeter_proto::control::{Answer, LeaseAnswer, PredictedCost, Refusal, UnavailableGroup};
 use polymeter_proto::series::Identifier;
 
 use crate::control::request_handler::RequestHandler;
-use crate::request::{Cost, LeaseError};
+use crate::request::{Cost, LeaseError, LeaseGrant};
 
 pub(super) fn refuse(handler: &RequestHandler<'_>, job: Option<&Identifier>, error: &LeaseError) -> Refusal {
     let (code, field) = match error {
         LeaseError::Access(error) => return handler.denied(job, *error),
-        LeaseError::NothingChosen { .. } | LeaseError::Unavailable(_) => ("unavailable", Some("plan")),
+        LeaseError::NothingChosen { .. } | LeaseError::NotServed(_) | LeaseError::Unavailable(_) => {
+            ("unavailable", Some("plan"))
+        }
         LeaseError::NoSteps(_) => ("unavailable", Some("level")),
         LeaseError::TooShort { .. } => ("shortest_period", Some("plan")),
         LeaseError::TooLong { .. } => ("longest_lease", Some("for")),
         LeaseError::Expired => ("expired", None),
         LeaseError::NoRings => ("unavailable", Some("ring")),
-        LeaseError::TooMany(_) => ("too_many", None),
+        LeaseError::TooMany(_) | LeaseError::TooManyDemands(_) => ("too_many", None),
         LeaseError::TooFast { .. } => ("too_fast", None),
         LeaseError::OverBudget { limit, .. } => (*limit, Some("plan")),
     };
@@ -35,13 +37,28 @@ pub(super) fn refuse(handler: &RequestHandler<'_>, job: Option<&Identifier>, err
         | LeaseError::NoSteps(_)
         | LeaseError::NoRings
         | LeaseError::TooMany(_)
+        | LeaseError::TooManyDemands(_)
+        | LeaseError::NotServed(_)
         | LeaseError::TooFast { .. }
         | LeaseError::Expired => {}
     }
     refusal
 }
 
-pub(super) const fn predicted(cost: Cost) -> PredictedCost {
+pub(super) fn granted(grant: LeaseGrant) -> Answer {
+    let metrics = grant.metrics.into_iter().map(|(metric, period)| (metric, period.to_string()));
+    Answer::Granted(LeaseAnswer {
+        metrics: metrics.collect(),
+        reasons: grant.reasons,
+        unavailable: grant.unavailable,
+        cost: predicted(grant.cost),
+        until_us: grant.until_us,
+        level: grant.step_targets.map(|(level, _)| level),
+        targets: grant.step_targets.map(|(_, targets)| targets),
+    })
+}
+
+const fn predicted(cost: Cost) -> PredictedCost {
     PredictedCost {
         cpu_percent: cost.cpu_percent,
         samples_per_s: cost.samples_per_s,

@@ -2,6 +2,7 @@
 //! rights; a verb that is registered there and has no file here does not compile.
 
 mod annotation;
+mod demand;
 mod end;
 mod flush;
 mod jobs;
@@ -21,7 +22,7 @@ mod reset;
 mod set;
 mod start;
 mod status;
-mod time;
+pub(super) mod time;
 mod trigger_add;
 mod trigger_remove;
 mod triggers;
@@ -70,6 +71,10 @@ async fn run<R: Execute>(request: R, handler: &RequestHandler<'_>) -> Result<Ans
     if R::ACCESS == Access::Administrator && !handler.principal.administrator {
         let message =
             "permission denied: only root, the agent's user and the configured `administrators` may do this";
+        return Err(Refusal::new("forbidden", None, message));
+    }
+    if R::ACCESS == Access::Collector && !handler.is_of_collector() {
+        let message = "permission denied: only the collector may do this; to sample devices for a job, use `polymeter set --job`";
         return Err(Refusal::new("forbidden", None, message));
     }
     R::execute(request.parse(handler.principal)?, handler).await

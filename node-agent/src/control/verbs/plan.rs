@@ -4,15 +4,15 @@ use polymeter_proto::catalogue::RING_METRICS;
 use polymeter_proto::control::{
     Answer, PlanAnswer, PlanLine, PlanRequest, Refusal, RefusedLine, optional_identifier,
 };
-use polymeter_proto::series::Identifier;
+use polymeter_proto::series::{DEVICE_METRICS, Identifier};
 use polymeter_proto::step_level::StepLevel;
 
 use super::Execute;
 use crate::control::request_handler::RequestHandler;
 use crate::in_force::InForce;
-use crate::plan::{Release, is_of_hardware};
+use crate::plan::is_of_hardware;
 use crate::principal::Principal;
-use crate::request::JobView;
+use crate::request::{JobView, OF_DEVICES};
 
 impl Execute for PlanRequest {
     type Spec = Option<Identifier>;
@@ -37,16 +37,17 @@ pub(crate) fn plan_of(view: &JobView) -> PlanAnswer {
     });
     PlanAnswer {
         plan: planned
-            .map(|(level, (metric, in_force))| line(view.release, level, metric, in_force))
+            .map(|(level, (metric, in_force))| PlanLine {
+                reason: reason(view, metric, in_force),
+                ..line(level, metric, in_force)
+            })
             .collect(),
         unavailable: view.unavailable.clone(),
         refused: refused.collect(),
     }
 }
 
-fn line(release: Option<Release>, level: Option<StepLevel>, metric: &str, in_force: &InForce) -> PlanLine {
-    let measured = metric.strip_prefix(RING_METRICS).unwrap_or(metric);
-    let released = release.filter(|_| is_of_hardware(measured)).map(|release| release.reason());
+fn line(level: Option<StepLevel>, metric: &str, in_force: &InForce) -> PlanLine {
     PlanLine {
         metric: metric.to_owned(),
         level,
@@ -55,7 +56,15 @@ fn line(release: Option<Release>, level: Option<StepLevel>, metric: &str, in_for
         actor: in_force.by.as_ref().map(ToString::to_string),
         until_us: in_force.until_us,
         requested: in_force.requested.map(|sampling| sampling.to_string()),
-        reason: released.or_else(|| in_force.reason()),
+        reason: None,
         input_of: in_force.input_of.iter().map(|derived| (*derived).to_owned()).collect(),
     }
+}
+
+fn reason(view: &JobView, metric: &str, in_force: &InForce) -> Option<String> {
+    let measured = metric.strip_prefix(RING_METRICS).unwrap_or(metric);
+    let release = view.release.filter(|_| is_of_hardware(measured));
+    let is_demand = view.job_id.is_some() && metric.starts_with(DEVICE_METRICS);
+    let reason = release.map(|release| release.reason());
+    reason.or_else(|| is_demand.then(|| OF_DEVICES.to_owned())).or_else(|| in_force.reason())
 }

@@ -1,8 +1,6 @@
 //! `set`: a lease.
 
-use polymeter_proto::control::{
-    Answer, LeaseAnswer, Refusal, SetRequest, duration_us, invalid, optional_identifier,
-};
+use polymeter_proto::control::{Answer, Refusal, SetRequest, duration_us, invalid, optional_identifier};
 
 use super::plan_rules::{check_level, check_ring, leased_metrics, ring_metrics};
 use super::{Execute, lease};
@@ -29,7 +27,16 @@ impl Execute for SetRequest {
         if is_ring {
             check_ring(level, job_id.as_ref())?;
         }
-        Ok(LeaseRequest { principal, job_id, level, is_ring, metrics, since_us: None, duration_us })
+        Ok(LeaseRequest {
+            principal,
+            job_id,
+            level,
+            is_ring,
+            metrics,
+            since_us: None,
+            duration_us,
+            demanded_by: None,
+        })
     }
 
     async fn execute(request: LeaseRequest, handler: &RequestHandler<'_>) -> Result<Answer, Refusal> {
@@ -37,15 +44,6 @@ impl Execute for SetRequest {
         let job = request.job_id.clone();
         let granted = handler.ask(|reply| SupervisorRequest::Set(Box::new(request), reply)).await?;
         let grant = granted.map_err(|error| lease::refuse(handler, job.as_ref(), &error))?;
-        let metrics = grant.metrics.into_iter().map(|(metric, period)| (metric, period.to_string()));
-        Ok(Answer::Granted(LeaseAnswer {
-            metrics: metrics.collect(),
-            reasons: grant.reasons,
-            unavailable: grant.unavailable,
-            cost: lease::predicted(grant.cost),
-            until_us: grant.until_us,
-            level: grant.step_targets.map(|(level, _)| level),
-            targets: grant.step_targets.map(|(_, targets)| targets),
-        }))
+        Ok(lease::granted(grant))
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use polymeter_proto::control::VERBS;
+use polymeter_proto::control::{DeviceReport, VERBS};
 use polymeter_proto::series::SessionId;
 use polymeter_proto::text::Unprintable;
 use proptest::prelude::*;
@@ -42,6 +42,7 @@ fn deny(request: SupervisorRequest, error: AccessError) {
         SupervisorRequest::ViewOne(_, _, reply) => drop(reply.send(Err(error))),
         SupervisorRequest::Watch(_, _, _, reply) => drop(reply.send(Err(error))),
         other @ (SupervisorRequest::Register(..)
+        | SupervisorRequest::Demand(..)
         | SupervisorRequest::Start(..)
         | SupervisorRequest::End(..)
         | SupervisorRequest::Flush(_)
@@ -57,7 +58,9 @@ fn deny(request: SupervisorRequest, error: AccessError) {
 fn answer(example: &str, principal: Principal, error: AccessError) -> Answer {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let (_told, rights) = watch::channel(Rights::default());
-    let context = Context { session: SessionId(1), counters: Arc::new(Counters::default()), rights };
+    let (_told, devices) = watch::channel(DeviceReport::default());
+    let counters = Arc::new(Counters::default());
+    let context = Context { session: SessionId(1), counters, rights, devices };
     runtime.block_on(async {
         let (requests, mut received) = mpsc::channel(1);
         tokio::spawn(async move {
@@ -92,7 +95,7 @@ fn no_verb_reveals_a_job_to_a_user_that_must_not_see_it() {
             unknown = hidden.clone();
         }
         assert_eq!(hidden, unknown, "{}", verb.name);
-        if verb.access == Access::Administrator {
+        if [Access::Administrator, Access::Collector].contains(&verb.access) {
             let Answer::Refused(refusal) = &hidden else { panic!("{} is executed", verb.name) };
             assert_eq!(refusal.code, "forbidden", "{}", verb.name);
         }

@@ -1,9 +1,10 @@
 //! `time`: the time of the node's clock, and that by which its samples are dated.
 
-use polymeter_proto::control::{Answer, Refusal, TimeAnswer, TimeRequest};
+use polymeter_proto::control::{Answer, DeviceReport, Refusal, TimeAnswer, TimeRequest};
 
 use super::Execute;
 use crate::clock;
+use crate::control::context::Context;
 use crate::control::request_handler::RequestHandler;
 use crate::principal::Principal;
 
@@ -14,7 +15,13 @@ impl Execute for TimeRequest {
         Ok(())
     }
 
-    async fn execute((): (), _: &RequestHandler<'_>) -> Result<Answer, Refusal> {
-        Ok(Answer::Time(TimeAnswer { now_us: clock::steady_us(), clock_us: clock::realtime_us() }))
+    async fn execute((): (), handler: &RequestHandler<'_>) -> Result<Answer, Refusal> {
+        Ok(answer(handler.context, handler.is_of_collector()))
     }
+}
+
+/// Time, and what the agent has to do with devices: that is for the collector alone.
+pub(crate) fn answer(context: &Context, is_for_collector: bool) -> Answer {
+    let devices = if is_for_collector { context.devices.borrow().clone() } else { DeviceReport::default() };
+    Answer::Time(TimeAnswer { now_us: clock::steady_us(), clock_us: clock::realtime_us(), devices })
 }

@@ -37,7 +37,16 @@ impl Scenario {
         let level = [None, Some(StepLevel::Step), Some(StepLevel::Task)];
         let level = if self.random.percent(40) { *self.random.choose(&level) } else { None };
         let is_ring = job_id.is_some() && level.is_none() && self.random.percent(20);
-        LeaseRequest { principal, job_id, level, is_ring, metrics, since_us: None, duration_us }
+        LeaseRequest {
+            principal,
+            job_id,
+            level,
+            is_ring,
+            metrics,
+            since_us: None,
+            duration_us,
+            demanded_by: None,
+        }
     }
 
     pub(super) fn request_lease(&mut self) {
@@ -72,6 +81,7 @@ impl Scenario {
             metrics,
             since_us: None,
             duration_us,
+            demanded_by: None,
         };
         assert!(Admission::may_begin_anew(&self.core.targets));
         assert!(done(self.core.set(request)).is_ok());

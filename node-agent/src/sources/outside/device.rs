@@ -10,6 +10,8 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use polymeter_proto::catalogue::{DeviceValue, of_device};
+use polymeter_proto::name::Selector;
+use polymeter_proto::period::Sampling;
 use polymeter_proto::series::{Labels, Unit};
 use rustix::io::Errno;
 use tracing::{info, warn};
@@ -227,6 +229,10 @@ impl State {
 }
 
 impl Place {
+    fn served(&self) -> Option<&str> {
+        self.slot.labels.get(NODE)
+    }
+
     /// Bits of the stored value; none for a count that is negative or no number.
     fn bits(&self, number: Number) -> Option<u64> {
         match (self.of_type, number) {
@@ -306,6 +312,46 @@ impl OutsideDevices {
 
     pub(in crate::sources) fn iter(&self) -> impl Iterator<Item = &Arc<Device>> {
         self.all.values()
+    }
+
+    /// Number that is another one when devices or their values have changed.
+    pub fn version(&self) -> u64 {
+        self.changes.load(Acquire)
+    }
+
+    /// Nodes that the devices serve, also behind ports that are not found yet.
+    pub fn served_nodes(&self) -> BTreeSet<String> {
+        let mut served = BTreeSet::new();
+        for device in self.all.values() {
+            let configured = device.settings.nodes.values().chain(&device.settings.node);
+            served.extend(configured.map(ToString::to_string));
+            let places = device.known().places;
+            served.extend(places.iter().filter_map(|place| Some(place.served()?.to_owned())));
+        }
+        served
+    }
+
+    /// Metrics of devices that serve one of `nodes`, each with the shortest of the samplings whose selectors
+    /// name it. A metric of many outlets or ports counts as a whole.
+    pub fn metrics_for(
+        &self,
+        nodes: &BTreeSet<String>,
+        wanted: &[(Selector, Sampling)],
+    ) -> Vec<(Selector, Sampling)> {
+        let mut metrics: BTreeMap<String, Sampling> = BTreeMap::new();
+        for device in self.all.values() {
+            let places = device.known().places;
+            let serving =
+                places.iter().filter(|place| place.served().is_some_and(|node| nodes.contains(node)));
+            let names: BTreeSet<String> = serving.map(|place| place.slot.definition.name()).collect();
+            for name in names {
+                let fitting = wanted.iter().filter(|(selector, _)| selector.matches(&name));
+                if let Some(sampling) = fitting.map(|(_, sampling)| *sampling).min() {
+                    metrics.insert(name, sampling);
+                }
+            }
+        }
+        metrics.into_iter().filter_map(|(name, sampling)| Some((name.parse().ok()?, sampling))).collect()
     }
 
     pub(in crate::sources) fn changes(&self) -> Changes {

@@ -80,7 +80,7 @@ pub(in crate::supervisor) struct NodeEdge {
     ebpf: bool,
     exited: Arc<ExitedTasks>,
     interface_names: InterfaceNames,
-    outside: OutsideDevices,
+    pub(in crate::supervisor) outside: OutsideDevices,
     descriptor_limit: usize,
     unknown_lines_log: LogThrottle,
     kept_triggers: KeptTriggers,

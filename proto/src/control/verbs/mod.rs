@@ -1,5 +1,6 @@
 //! Verbs, one file each. A new verb is a file here, its module below, and its line in [`for_each_verb!`].
 
+pub(super) mod demand;
 pub(super) mod end;
 pub(super) mod flush;
 pub(super) mod jobs;
@@ -53,6 +54,7 @@ macro_rules! for_each_verb {
             end: End(EndRequest);
             flush: Flush(FlushRequest);
             time: Time(TimeRequest) => Time(TimeAnswer);
+            demand: Demand(DemandRequest);
         }
     };
 }

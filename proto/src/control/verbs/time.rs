@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::demand::DeviceReport;
 use crate::control::verb::{Access, Remote, Verb};
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -19,11 +20,13 @@ impl Verb for TimeRequest {
     const EXAMPLE: &'static str = r#"{"verb":"time"}"#;
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TimeAnswer {
     /// Time that dates samples, in microseconds since the epoch: the node's clock, unless it was set since
     /// the agent started.
     pub now_us: i64,
     /// Time of the node's clock, in microseconds since the epoch.
     pub clock_us: i64,
+    #[serde(flatten)]
+    pub devices: DeviceReport,
 }
