@@ -81,6 +81,7 @@ impl Asked {
             timeout: timeout.parse().unwrap(),
             node: None,
             nodes: BTreeMap::new(),
+            job_label: None,
             metrics: metrics.clone(),
         };
         Self { connection: connect(&settings, Path::new("/")).unwrap(), metrics }
