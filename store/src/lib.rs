@@ -58,7 +58,7 @@ pub use crate::error::{DatabaseError, StoreError};
 pub use crate::file_problem::{Displaced, FileProblem};
 pub use crate::firings::FiringTable;
 pub use crate::job_end_queue::{ClaimedEnd, Claims, JobEndQueue};
-pub use crate::job_usage::JobUsageTable;
+pub use crate::job_usage::{JobEnergy, JobUsageTable};
 pub use crate::labels::labels_json;
 pub use crate::maintenance::{ClockLinks, Maintenance};
 pub use crate::notices::{NewNotice, NoticeClaim, NoticeTable, OptOut};
@@ -68,4 +68,4 @@ pub use crate::retention::{InvalidKeep, Keep, Level, LevelSize, LevelState, Part
 pub use crate::schema::{Migration, SCHEMA_VERSION};
 pub use crate::table_thread::TableThread;
 pub use crate::url::StoreUrl;
-pub use crate::writer::Store;
+pub use crate::writer::{DeviceJob, DeviceJobs, Store};

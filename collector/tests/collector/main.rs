@@ -33,6 +33,7 @@ mod flood;
 mod grafana;
 mod job_end;
 mod job_facts;
+mod job_labels;
 mod job_runs;
 mod kept;
 mod ledger;
