@@ -267,4 +267,6 @@ fn correlation(ours: &[f64], theirs: &[f64], lag: i64) -> f64 {
 }
 
 #[cfg(test)]
+mod coverage;
+#[cfg(test)]
 mod tests;

@@ -247,7 +247,7 @@ fn summarise(environment: &mut TestEnvironment) {
     for job in environment.jobs() {
         let report = gather(&mut environment.reader() as &mut dyn Read, &job, None).unwrap();
         let ended_us = job.ended_ns.unwrap() / 1000;
-        summaries.put(job.job_key, ended_us, None, &job_usage(&report)).unwrap();
+        summaries.put(job.job_key, ended_us, None, &job_usage(&report), &[]).unwrap();
     }
 }
 
