@@ -6,7 +6,7 @@ use super::*;
 const S: f64 = 1e9;
 
 /// Jobs of one run of the test.
-const JOBS: usize = 1500;
+const JOBS: usize = 1000;
 
 /// Seconds of load before and behind a job.
 const MARGIN_S: f64 = 60.0;
@@ -101,11 +101,7 @@ impl Source {
     fn fast(random: &mut Random) -> Self {
         let period_s = random.one_of(&[0.1, 0.2, 0.5, 1.0]);
         let kind = random.one_of(&[Kind::Instant, Kind::Mean, Kind::Counter]);
-        let step = if matches!(kind, Kind::Counter) {
-            random.of_scale(0.01, 20.0)
-        } else {
-            random.of_scale(0.01, 2.0)
-        };
+        let step = random.one_of(&[0.01, 0.1, 1.0]);
         Self {
             kind,
             period_s,
@@ -143,7 +139,13 @@ impl Source {
                 Kind::Counter => load.joules(of_s),
             };
             #[expect(clippy::cast_possible_truncation, reason = "seconds")]
-            samples.push((START_NS + (time_s * S) as i64, (value / self.step).floor() * self.step));
+            samples.push((
+                START_NS + (time_s * S) as i64,
+                match self.kind {
+                    Kind::Counter => (value / self.step).floor() * self.step,
+                    Kind::Instant | Kind::Mean => (value / self.step).round() * self.step,
+                },
+            ));
             (at_s, before_s) = (at_s + self.period_s, Some(of_s));
         }
         match self.kind {
@@ -155,9 +157,9 @@ impl Source {
 
 const START_NS: i64 = 1_790_000_000_000_000_000;
 
-/// A random job with its energy and what the sources say.
-fn job(random: &mut Random) -> (Vec<Source>, f64, Option<(f64, f64, usize)>) {
-    let length_s = random.of_scale(60.0, 1800.0);
+/// A random job: its sources, its energy, and the energy with the error bar of the best source.
+fn job(random: &mut Random) -> (Vec<Source>, f64, Option<(f64, f64)>) {
+    let length_s = random.of_scale(60.0, 900.0);
     let load = Load::random(random, length_s);
     let mut sources = vec![Source::fast(random)];
     for _ in 0..random.one_of(&[0, 1, 2]) {
@@ -179,45 +181,34 @@ fn job(random: &mut Random) -> (Vec<Source>, f64, Option<(f64, f64, usize)>) {
     let expected = load.joules(length_s) - load.joules(0.0);
     let found = reconcile(&of, &span_ns).and_then(|found| {
         let best = found.best?;
-        Some((found.sources[best]?.joules, found.error_joules, best))
+        Some((found.sources[best]?.joules, found.error_joules))
     });
     (sources, expected, found)
 }
 
+/// 980 of 1000, of those with one source 99 %. Half of the bars are shorter than 0.5 % of the energy in both
+/// directions. Most of the others are where a slow source has the period of the fast one, so that nothing tells
+/// which of both is late.
 #[test]
 fn the_energy_lies_in_the_error_bar_of_19_of_20_jobs() {
     let mut random = Random(36);
-    let (mut within, mut alone, mut of_alone) = (0, 0, 0);
-    let mut by_kind: std::collections::BTreeMap<String, (u32, u32, f64)> = Default::default();
-    let mut lengths = Vec::new();
+    let (mut within, mut within_alone, mut alone, mut lengths) = (0, 0, 0, Vec::new());
     for _ in 0..JOBS {
         let (sources, expected, found) = job(&mut random);
-        let (joules, error_joules, best) = found.unwrap_or_else(|| panic!("{sources:?}"));
+        let (joules, error_joules) = found.unwrap_or_else(|| panic!("{sources:?}"));
         let is_within = (joules - expected).abs() <= error_joules;
-        within += usize::from(is_within);
-        lengths.push(error_joules / expected);
+        within += u64::from(is_within);
         if sources.len() == 1 {
             alone += 1;
-            of_alone += usize::from(is_within);
+            within_alone += u64::from(is_within);
         }
-        let key =
-            format!("{:?} {} best {best} of {}", sources[best].kind, sources[best].period_s, sources.len());
-        let entry = by_kind.entry(key).or_default();
-        entry.0 += 1;
-        entry.1 += u32::from(is_within);
-        entry.2 += (joules - expected).abs() / error_joules.max(1e-9);
+        lengths.push(error_joules / expected);
     }
     lengths.sort_by(f64::total_cmp);
-    let part = |count: usize, all: usize| to_f64(count as u64) / to_f64(all as u64);
-    let figure = part(within, JOBS);
-    println!(
-        "all {figure}, alone {}, median length {}, 90 % {}",
-        part(of_alone, alone),
-        lengths[JOBS / 2],
-        lengths[JOBS * 9 / 10]
-    );
-    for (key, (count, within, ratio)) in by_kind {
-        println!("{key}: {within} of {count}, mean ratio {}", ratio / f64::from(count));
-    }
-    assert!((0.95..0.999).contains(&figure), "{figure}");
+    let part = |count: u64, all: u64| to_f64(count) / to_f64(all);
+    let (all, of_one) = (part(within, JOBS as u64), part(within_alone, alone));
+    assert!(all >= 0.95 && of_one >= 0.95, "{all}, of one source {of_one}");
+    // A bar that contains everything would say nothing.
+    let half = lengths[JOBS / 2];
+    assert!(half < 0.005, "{half}");
 }

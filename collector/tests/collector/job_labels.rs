@@ -36,10 +36,13 @@ const RECORDED_S: i64 = 1500;
 const JOB_S: (i64, i64) = (300, 900);
 const AROUND_S: (i64, i64) = (JOB_S.0 - 60, JOB_S.1 + 60);
 
+/// Cluster and node of the job that a series belongs to.
+type Owner = Option<(&'static str, &'static str)>;
+
 type Pairs = &'static [(&'static str, &'static str)];
 
-/// Series of the agent that polls, each with the job and the node that it belongs to: cluster and node.
-const SERIES: [(&str, Pairs, Option<(&str, &str)>); 9] = [
+/// Series of the agent that polls.
+const SERIES: [(&str, Pairs, Owner); 9] = [
     ("device.gpus1.power", &[("node", "n1"), ("job_id", "1"), ("gpu", "0")], Some(("a", "n1"))),
     ("device.gpus2.power", &[("node", "n2"), ("job_id", "1"), ("gpu", "0")], Some(("b", "n2"))),
     ("device.slurm.memory", &[("job_id", "1"), ("job_cluster", "a")], Some(("a", "n1"))),

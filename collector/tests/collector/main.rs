@@ -100,6 +100,7 @@ fn main() -> std::process::ExitCode {
         grafana::TESTS,
         job_end::TESTS,
         job_facts::TESTS,
+        job_labels::TESTS,
         job_runs::TESTS,
         kept::TESTS,
         ledger::TESTS,
