@@ -52,6 +52,11 @@ impl SeriesRecord {
         &self.session.descriptor.node
     }
 
+    /// Returns the node that the store has the series of: that of the job for one of a job.
+    pub fn stored_node(&self) -> &Identifier {
+        self.job.as_ref().map_or_else(|| self.node(), |job| job.node())
+    }
+
     /// Returns the other node that a series of a device is about. One whose labels name a job that it does
     /// not belong to stays with the node that took it.
     pub fn served_node(&self) -> Option<&str> {

@@ -90,8 +90,7 @@ impl<'a> Place<'a> {
 }
 
 fn place(series: &SeriesRecord) -> Place<'_> {
-    let job_key = key_of(series.job.as_ref());
-    let node = series.job.as_ref().map_or_else(|| series.node(), |job| job.node()).as_str();
+    let (job_key, node) = (key_of(series.job.as_ref()), series.stored_node().as_str());
     Place { job_key, node, served_node: series.served_node() }
 }
 
