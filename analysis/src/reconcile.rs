@@ -185,8 +185,8 @@ fn energy(
 }
 
 /// Error of 95 % of the integral of readings. A change of power between two of them was at any time between;
-/// noise, and changes that are faster than the readings, differ from reading to reading; and a steady power may
-/// be rounded always to the same side.
+/// noise, and changes that are faster than the readings, differ from reading to reading; and a steady power
+/// may be rounded always to the same side.
 fn sampling_error(energy: &Cumulative, period_s: f64, span_ns: &Range<i64>) -> f64 {
     let watts: Vec<f64> = energy.rates(span_ns).collect();
     let steps: Vec<f64> =

@@ -187,8 +187,8 @@ fn job(random: &mut Random) -> (Vec<Source>, f64, Option<(f64, f64)>) {
 }
 
 /// 980 of 1000, of those with one source 99 %. Half of the bars are shorter than 0.5 % of the energy in both
-/// directions. Most of the others are where a slow source has the period of the fast one, so that nothing tells
-/// which of both is late.
+/// directions. Most of the others are where a slow source has the period of the fast one, so that nothing
+/// tells which of both is late.
 #[test]
 fn the_energy_lies_in_the_error_bar_of_19_of_20_jobs() {
     let mut random = Random(36);

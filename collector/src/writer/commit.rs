@@ -93,7 +93,8 @@ impl Writer {
             NotStored::GivenUp => self.give_up(1),
             NotStored::StoreLost => self.reset(),
             NotStored::Refused(error) => {
-                warn!(error = %chain(&error), "cannot read {what}; their values stay with the agent that polls");
+                let remedy = "their values stay with the agent that polls";
+                warn!(error = %chain(&error), remedy, "cannot read {what}");
                 return true;
             }
         }
@@ -112,7 +113,7 @@ impl Writer {
                 error = "jobs have run on its node, or `device_agents` does not name it",
                 %node,
                 served,
-                remedy = format!("add \"{node}\" to `device_agents` in the collector's configuration, or poll from a service node"),
+                remedy = format!("add \"{node}\" to `device_agents`, or poll from a service node"),
                 "cannot store values that an agent states about another node"
             );
         }

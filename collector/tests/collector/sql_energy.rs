@@ -1,5 +1,5 @@
-//! Tests of the view of the energy of jobs: the rights of users. That its figures equal those of the report is
-//! tested in `energy.rs` and `energy_sources.rs`.
+//! Tests of the view of the energy of jobs: the rights of users. That its figures equal those of the report
+//! is tested in `energy.rs` and `energy_sources.rs`.
 
 use crate::postgres::server;
 use crate::sql_roles::store_of_users;
@@ -24,8 +24,8 @@ fn energy_in_sql_on_citus() {
     assert_energy(Kind::Citus);
 }
 
-/// Adds the energy of jobs by two sources, of which one counts. Job 40 goes on, and has that of an earlier end;
-/// nobody has summarised the end of `unowned`.
+/// Adds the energy of jobs by two sources, of which one counts. Job 40 goes on, and has that of an earlier
+/// end; nobody has summarised the end of `unowned`.
 const ENERGY: &str = "
     INSERT INTO job_usage (job_key, ended, elapsed_s)
     SELECT job_key, ended, CASE WHEN job_id <> 'unowned' THEN 3600 END FROM job WHERE job_key > 40;

@@ -25,8 +25,8 @@ pub trait Connection: Send + fmt::Debug {
     /// Fails if the device does not answer, or not as its protocol says. A metric that it lacks is no error.
     fn find(&mut self, metrics: &[DeviceMetric]) -> Result<Vec<Found>, DeviceError>;
 
-    /// Reads the values with the `wanted` addresses, each into its place of `values`. A value that the device does not have now,
-    /// or that is the same measurement as the last one, stays absent.
+    /// Reads the values with the `wanted` addresses, each into its place of `values`. A value that the device
+    /// does not have now, or that is the same measurement as the last one, stays absent.
     ///
     /// # Errors
     ///

@@ -294,8 +294,8 @@ fn labels(device: &DeviceSettings, metric: &DeviceMetric, found: &Found) -> Vec<
     labels
 }
 
-/// Replaces the label of a job, if there is one, by the job's id and cluster. Returns false if its value has no
-/// id of a job.
+/// Replaces the label of a job, if there is one, by the job's id and cluster. Returns false if its value has
+/// no id of a job.
 fn name_job(of: &JobLabel, labels: &mut Vec<(String, String)>) -> bool {
     let exported = format!("exported_{}", of.label);
     let Some(at) = labels.iter().position(|(key, _)| *key == of.label || *key == exported) else {
