@@ -16,7 +16,7 @@ use tokio_rustls::rustls::pki_types::ServerName;
 
 /// Longest head of an answer, and what is read of a body at a time. An agent keeps a connection to each of a
 /// thousand exporters.
-const BUFFER_BYTES: usize = 32 * 1024;
+const BUFFER_BYTES: usize = 16 * 1024;
 
 /// Why there is no answer. Contains no secret.
 #[derive(Debug, thiserror::Error)]
