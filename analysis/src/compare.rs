@@ -518,8 +518,17 @@ mod tests {
             is_shared: is_estimate,
             clock_offset_us: None,
         };
-        let energy = NodeEnergy { parts: vec![("processors", counter)], is_estimate, error_joules: None };
-        energy::add_to(&mut report, &[row], BTreeMap::from([("n1".to_owned(), energy)]));
+        let energy = NodeEnergy {
+            parts: vec![crate::model::MeasuredPart {
+                part: "processors",
+                source: "node.energy.package".to_owned(),
+                energy: counter,
+            }],
+            is_estimate,
+            error_joules: None,
+        };
+        let energies = BTreeMap::from([("n1".to_owned(), energy)]);
+        energy::add_to(&mut report, &[row], energies, &Default::default());
         report
     }
 

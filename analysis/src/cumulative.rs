@@ -113,9 +113,19 @@ impl Cumulative {
 
     /// Mean increases per second between neighbouring points within a time.
     pub(crate) fn rates(&self, span_ns: &Range<i64>) -> impl Iterator<Item = f64> {
+        self.intervals(span_ns).map(|(seconds, increase)| increase / seconds)
+    }
+
+    /// Increases between neighbouring points within a time.
+    pub(crate) fn increases(&self, span_ns: &Range<i64>) -> impl Iterator<Item = f64> {
+        self.intervals(span_ns).map(|(_, increase)| increase)
+    }
+
+    /// Seconds and increases between neighbouring points within a time.
+    fn intervals(&self, span_ns: &Range<i64>) -> impl Iterator<Item = (f64, f64)> {
         let pairs = self.points.iter().zip(self.points.iter().skip(1));
         let within = pairs.filter(|(before, after)| span_ns.start <= before.0 && after.0 <= span_ns.end);
-        within.map(|(before, after)| (after.1 - before.1) / units::seconds_between(before.0, after.0))
+        within.map(|(before, after)| (units::seconds_between(before.0, after.0), after.1 - before.1))
     }
 
     /// Increase between two times as far as points cover it: before the first and after the last there is

@@ -437,7 +437,7 @@ fn of_pushed(derived: &'static Derived, report: &Report, instance: &str) -> Opti
     for node in &report.nodes {
         let parts = &report.node_energy.get(node)?.parts;
         let counter = |count: &Cumulative| Counter { count: count.clone(), factor: 1.0, times: None };
-        energy.0.extend(parts.iter().map(|(_, count)| counter(count)));
+        energy.0.extend(parts.iter().map(|part| counter(&part.energy)));
     }
     let mut inputs = Vec::new();
     for input in formula.inputs {

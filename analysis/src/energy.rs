@@ -9,8 +9,9 @@ use std::ops::Range;
 
 use polymeter_store::reader::JobNodeRow;
 
+use crate::carbon::Intensities;
 use crate::cumulative::Cumulative;
-use crate::model::{Energy, EnergyPart, NodeEnergy, Report, SeriesReport};
+use crate::model::{CountedEnergy, Energy, EnergyPart, MeasuredPart, NodeEnergy, Report, SeriesReport};
 use crate::resources::{CPU_TIME, first_of, of_metric};
 
 struct Source {
@@ -59,11 +60,16 @@ pub(crate) fn of_node(
 ) -> Option<NodeEnergy> {
     let of = |metric: &str| counters.get(metric).map(Vec::as_slice).unwrap_or_default();
     let whole = WHOLE.iter().find(|source| !of(source.metric).is_empty());
-    let sources: Vec<(&'static str, &[Cumulative])> = if let Some(whole) = whole {
-        vec![(whole.part, of(whole.metric))]
+    let sources: Vec<(&Source, &[Cumulative])> = if let Some(whole) = whole {
+        vec![(whole, of(whole.metric))]
     } else {
-        let parts = PARTS.iter().map(|source| (source.part, of(source.metric)));
+        let parts = PARTS.iter().map(|source| (source, of(source.metric)));
         parts.filter(|(_, counters)| !counters.is_empty()).collect()
+    };
+    let measured = |(source, energy): (&Source, Cumulative)| MeasuredPart {
+        part: source.part,
+        source: source.metric.to_owned(),
+        energy,
     };
     let mut parts = Vec::new();
     let mut is_estimate = false;
@@ -75,15 +81,17 @@ pub(crate) fn of_node(
             return None;
         }
         is_estimate = true;
-        parts.extend(sources.into_iter().map(|(part, counters)| (part, divided(counters, &used, &busy))));
+        let shares = sources.into_iter().map(|(source, counters)| (source, divided(counters, &used, &busy)));
+        parts.extend(shares.map(measured));
     } else {
-        parts.extend(sources.into_iter().map(|(part, counters)| (part, total(counters))));
+        let totals = sources.into_iter().map(|(source, counters)| (source, total(counters)));
+        parts.extend(totals.map(measured));
     }
     if whole.is_none() {
         let gpus: Vec<Cumulative> =
             of_metric(series, GPUS.metric).map(|series| Cumulative::of_rates(&series.curve)).collect();
         if !gpus.is_empty() {
-            parts.push((GPUS.part, total(&gpus)));
+            parts.push(measured((&GPUS, total(&gpus))));
         }
     }
     (!parts.is_empty()).then_some(NodeEnergy { parts, is_estimate, error_joules: None })
@@ -131,9 +139,15 @@ fn shares(counters: &[Cumulative], share: impl Fn(&Range<i64>) -> f64) -> Cumula
     sum
 }
 
-pub(crate) fn add_to(report: &mut Report, rows: &[JobNodeRow], nodes: BTreeMap<String, NodeEnergy>) {
+pub(crate) fn add_to(
+    report: &mut Report,
+    rows: &[JobNodeRow],
+    nodes: BTreeMap<String, NodeEnergy>,
+    intensities: &Intensities,
+) {
     let (start_ns, end_ns) = report.time_ns();
     let (mut joules, mut node_count, mut is_estimate, mut error_joules) = (0.0, 0, false, Some(0.0));
+    let mut carbon_grams = Some(0.0);
     let mut parts: BTreeMap<&'static str, f64> = BTreeMap::new();
     for row in rows {
         let Some(energy) = nodes.get(&row.node) else { continue };
@@ -143,9 +157,19 @@ pub(crate) fn add_to(report: &mut Report, rows: &[JobNodeRow], nodes: BTreeMap<S
         joules += of_node;
         node_count += 1;
         is_estimate |= energy.is_estimate;
+        let grams = intensities.grams(&row.node, energy, &span_ns);
+        carbon_grams = carbon_grams.zip(grams).map(|(sum, of_node)| sum + of_node);
         error_joules = error_joules.zip(energy.error_joules).map(|(sum, of_node)| sum + of_node);
-        for (part, counter) in &energy.parts {
-            *parts.entry(part).or_default() += counter.increase(&span_ns).unwrap_or_default();
+        for MeasuredPart { part, source, energy: counter } in &energy.parts {
+            let joules = counter.increase(&span_ns).unwrap_or_default();
+            *parts.entry(part).or_default() += joules;
+            report.counted_energy.push(CountedEnergy {
+                node: row.node.clone(),
+                part,
+                source: source.clone(),
+                joules,
+                is_estimate: energy.is_estimate && *part != GPUS.part,
+            });
         }
         if let Some(node) = report.by_node.iter_mut().find(|node| node.node == row.node) {
             node.energy_joules = Some(of_node);
@@ -154,8 +178,9 @@ pub(crate) fn add_to(report: &mut Report, rows: &[JobNodeRow], nodes: BTreeMap<S
     if node_count > 0 {
         let parts = parts.into_iter().map(|(part, joules)| EnergyPart { part, joules }).collect();
         let watts_mean = (report.wall_s > 0.0).then(|| joules / report.wall_s);
+        let nodes = node_count;
         report.energy =
-            Some(Energy { joules, error_joules, watts_mean, is_estimate, nodes: node_count, parts });
+            Some(Energy { joules, error_joules, watts_mean, carbon_grams, is_estimate, nodes, parts });
     }
     report.node_energy = nodes;
 }
@@ -226,7 +251,8 @@ mod tests {
         let energy = of_node(&row("n1", false), &node, &series).unwrap();
         report.phases =
             vec![phase("solve", 600, 1203), phase("solve", 1800, 1803), phase("late", 9000, 9010)];
-        add_to(&mut report, &[row("n1", false)], BTreeMap::from([("n1".to_owned(), energy)]));
+        let energies = BTreeMap::from([("n1".to_owned(), energy)]);
+        add_to(&mut report, &[row("n1", false)], energies, &Intensities::default());
         let energy = report.energy.clone().unwrap();
         assert!(near(Some(energy.joules), 250.0 * 3600.0) && near(energy.watts_mean, 250.0), "{energy:?}");
         assert_eq!((energy.is_estimate, energy.nodes), (false, 1));

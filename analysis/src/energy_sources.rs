@@ -7,7 +7,7 @@ use polymeter_store::reader::{JobNodeRow, SeriesRow};
 use crate::cumulative::Cumulative;
 use crate::devices::{self, Source};
 use crate::energy::{self, NodeCounters};
-use crate::model::{DeviceQuantity, EnergyBySource, NodeEnergy, Report, SeriesReport};
+use crate::model::{DeviceQuantity, EnergyBySource, MeasuredPart, NodeEnergy, Report, SeriesReport};
 use crate::reconcile::{Covered, EnergySource, Reconciled, reconcile};
 
 /// Power that a management controller reports inside the node.
@@ -56,7 +56,7 @@ pub(crate) fn add_to(
         let span_ns =
             node.started_ns.max(start_ns)..node.ended_ns.map_or(end_ns, |ended_ns| ended_ns.min(end_ns));
         let Some(reconciled) = reconcile(&sources, &span_ns) else { continue };
-        energies.extend(best(&sources, &reconciled).map(|energy| (node.node.clone(), energy)));
+        energies.extend(best(&found, &reconciled).map(|energy| (node.node.clone(), energy)));
         if sources.len() > 1 {
             by_source.extend(reported(&node.node, found, &reconciled));
         }
@@ -65,11 +65,13 @@ pub(crate) fn add_to(
     energies
 }
 
-fn best(sources: &[EnergySource<'_>], reconciled: &Reconciled) -> Option<NodeEnergy> {
+fn best(found: &[Found], reconciled: &Reconciled) -> Option<NodeEnergy> {
     let number = reconciled.best?;
     let later_ns = (*reconciled.sources.get(number)?)?.later_ns;
+    let Found { name, energy, .. } = found.get(number)?;
+    let (source, energy) = (name.clone(), energy.earlier(later_ns));
     Some(NodeEnergy {
-        parts: vec![(NODE, sources.get(number)?.energy.earlier(later_ns))],
+        parts: vec![MeasuredPart { part: NODE, source, energy }],
         is_estimate: false,
         error_joules: Some(reconciled.error_joules),
     })

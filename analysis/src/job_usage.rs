@@ -1,6 +1,7 @@
 //! Figures of a job that stay when its samples are gone, from which the jobs of users, accounts, queues
 //! and arrays are added up. Pure.
 
+use polymeter_store::JobEnergy;
 use polymeter_store::reader::JobUsage;
 
 use crate::advice::facts::Facts;
@@ -29,6 +30,50 @@ pub fn job_usage(report: &Report) -> JobUsage {
         gpu_s: gpus.zip(utilization).map(|(gpus, utilization)| gpus * utilization * report.wall_s),
         energy_j: report.energy.as_ref().map(|energy| energy.joules),
     }
+}
+
+/// Energy of the nodes of a job by source: those that count for the job, and the others beside them.
+pub fn job_energy(report: &Report) -> Vec<JobEnergy> {
+    let mut rows: Vec<JobEnergy> = Vec::new();
+    for counted in &report.counted_energy {
+        rows.push(JobEnergy {
+            node: counted.node.clone(),
+            part: counted.part.to_owned(),
+            source: counted.source.clone(),
+            devices: String::new(),
+            joules: counted.joules,
+            error_joules: None,
+            delay_s: None,
+            is_counted: true,
+            is_estimate: counted.is_estimate,
+        });
+    }
+    for source in &report.energy_sources {
+        let is_of_source = |row: &&mut JobEnergy| {
+            row.is_counted
+                && (&row.node, &*row.part, &row.source) == (&source.node, source.part, &source.name)
+        };
+        // Two devices of one name are two sources, of which the best one counts.
+        let is_of_node = source.part != "node" || source.is_best;
+        let counted = rows.iter_mut().find(is_of_source).filter(|_| is_of_node);
+        if let Some(row) = counted {
+            row.devices = source.devices.join(" ");
+            (row.error_joules, row.delay_s) = (Some(source.error_joules), source.delay_s);
+            continue;
+        }
+        rows.push(JobEnergy {
+            node: source.node.clone(),
+            part: source.part.to_owned(),
+            source: source.name.clone(),
+            devices: source.devices.join(" "),
+            joules: source.joules,
+            error_joules: Some(source.error_joules),
+            delay_s: source.delay_s,
+            is_counted: false,
+            is_estimate: false,
+        });
+    }
+    rows
 }
 
 /// Id of the array or heterogeneous job to which a job belongs, if it does.
@@ -60,6 +105,7 @@ mod tests {
             joules: 5e5,
             error_joules: None,
             watts_mean: None,
+            carbon_grams: None,
             is_estimate: true,
             nodes: 1,
             parts: Vec::new(),

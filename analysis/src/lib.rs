@@ -6,6 +6,7 @@ pub mod advice;
 pub mod array;
 pub mod breakdown;
 mod buckets;
+mod carbon;
 mod change_points;
 pub mod charts;
 pub mod command_totals;

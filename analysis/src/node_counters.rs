@@ -12,6 +12,7 @@ use polymeter_store::reader::{
     BucketRow, JobNodeRow, JobRow, Read, Rollup, SampleRow, SeriesRow, SeriesScope,
 };
 
+use crate::carbon::{self, Intensities};
 use crate::cumulative::Cumulative;
 use crate::derived;
 use crate::devices;
@@ -24,6 +25,9 @@ use crate::traffic;
 /// Samples are read from this long before the start of the job, and until this long after its end: those of a
 /// node do not begin with a job.
 const MARGIN_NS: i64 = 60 * 1_000_000_000;
+
+/// The same of intensities of carbon dioxide, which change rarely. Everybody may read those of all nodes.
+const INTENSITY_MARGIN_NS: i64 = 3600 * 1_000_000_000;
 
 /// More values are read from a coarser rollup. Samples are taken to be a second apart.
 const VALUES_MAX: f64 = 1_000_000.0;
@@ -40,6 +44,8 @@ pub(crate) fn add_to(reader: &mut dyn Read, job: &JobRow, report: &mut Report) -
     // CPU time of nodes is only needed to divide their energy.
     rows.retain(|row| has_energy || !of_energy.contains(&row.metric.as_str()));
     let mut of_devices = reader.device_series(job.job_key)?;
+    let intensities: Vec<SeriesRow> =
+        of_devices.iter().filter(|row| carbon::is_intensity(row)).cloned().collect();
     of_devices.retain(|row| devices::quantity(row).is_some());
     if rows.is_empty() && of_devices.is_empty() && !has_energy {
         return Ok(());
@@ -61,7 +67,8 @@ pub(crate) fn add_to(reader: &mut dyn Read, job: &JobRow, report: &mut Report) -
     } else {
         BTreeMap::new()
     };
-    add_energy(report, &nodes, &counters, by_best);
+    let intensities = intensities_of(reader, job, &intensities)?;
+    add_energy(report, (&nodes, &intensities), &counters, by_best);
     traffic::add_to(report, &nodes, &counters);
     if has_few_nodes {
         rows.retain(|row| of_traffic.contains(&row.metric.as_str()));
@@ -94,6 +101,31 @@ fn add_devices(
     Ok(counters)
 }
 
+/// Reads intensities. One that began to hold before the job counts.
+fn intensities_of(
+    reader: &mut dyn Read,
+    job: &JobRow,
+    rows: &[SeriesRow],
+) -> Result<Intensities, StoreError> {
+    let mut intensities = Intensities::default();
+    if rows.is_empty() {
+        return Ok(intensities);
+    }
+    let values = values_since(reader, job, rows, INTENSITY_MARGIN_NS)?;
+    for row in rows {
+        match values.get(&row.series_id) {
+            None => {}
+            Some(Values::Samples(samples)) => {
+                intensities.add(row, samples.iter().map(|sample| (sample.time_ns, sample.mean())));
+            }
+            Some(Values::Buckets(buckets, _)) => {
+                intensities.add(row, buckets.iter().map(|bucket| (bucket.time_ns, bucket.mean)));
+            }
+        }
+    }
+    Ok(intensities)
+}
+
 enum Values {
     Samples(Vec<SampleRow>),
     Buckets(Vec<BucketRow>, i64),
@@ -105,8 +137,18 @@ fn values(
     job: &JobRow,
     rows: &[SeriesRow],
 ) -> Result<BTreeMap<i64, Values>, StoreError> {
+    values_since(reader, job, rows, MARGIN_NS)
+}
+
+/// Reads the values of `rows` from so long before the job on.
+fn values_since(
+    reader: &mut dyn Read,
+    job: &JobRow,
+    rows: &[SeriesRow],
+    before_ns: i64,
+) -> Result<BTreeMap<i64, Values>, StoreError> {
     let end_ns = job.ended_ns.unwrap_or_else(|| clock::realtime_us().saturating_mul(1000));
-    let span_ns = job.started_ns.saturating_sub(MARGIN_NS)..end_ns.saturating_add(MARGIN_NS);
+    let span_ns = job.started_ns.saturating_sub(before_ns)..end_ns.saturating_add(MARGIN_NS);
     let left = reader.finest_rollup(job)?;
     let rollup = left.into_iter().chain(rollup(&span_ns, rows.len())).max_by_key(|rollup| rollup.length_ns());
     let of = SeriesScope::NodesOf(job.job_key);
@@ -198,7 +240,7 @@ fn counter(row: &SeriesRow, values: &Values) -> Cumulative {
 /// Adds the energy of each node by its best source, if it is known, else by its counters.
 fn add_energy(
     report: &mut Report,
-    nodes: &[JobNodeRow],
+    (nodes, intensities): (&[JobNodeRow], &Intensities),
     counters: &BTreeMap<String, NodeCounters>,
     mut by_best: BTreeMap<String, NodeEnergy>,
 ) {
@@ -214,7 +256,7 @@ fn add_energy(
         Some((row.node.clone(), energy))
     });
     let energies = energies.collect();
-    energy::add_to(report, nodes, energies);
+    energy::add_to(report, nodes, energies, intensities);
 }
 
 #[cfg(test)]

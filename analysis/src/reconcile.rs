@@ -8,9 +8,10 @@
 //! The best source measures the whole node with the smallest error of its own. Its error bar is the greater
 //! of two: that error, and the greatest difference to another source of the whole node.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 
-use polymeter_proto::units::{seconds_between, to_f64};
+use polymeter_proto::units::{seconds_between, to_f64, whole as whole_number};
 
 use crate::cumulative::Cumulative;
 
@@ -34,6 +35,15 @@ const CORRELATION_MIN: f64 = 0.7;
 
 /// Changes of power below this part of its mean tell nothing about a delay.
 const CHANGE_MIN: f64 = 1e-3;
+
+/// Finest step of readings that is looked for, in watts, and joules of a counter.
+const RESOLUTION_MIN: f64 = 0.01;
+
+/// Greatest step that few different readings tell.
+const RESOLUTION_USUAL: f64 = 1.0;
+
+/// Different readings that tell a step.
+const DISTINCT_MIN: usize = 8;
 
 /// Part of a node that a source measures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -146,7 +156,8 @@ fn energy(
     let shifted = span_ns.start.saturating_add(later_ns)..span_ns.end.saturating_add(later_ns);
     let joules = source.energy.increase(&shifted)?;
     let period_s = seconds_between(0, period_ns);
-    let delay_error_s = delay.map_or(0.0, |delay| delay.error_s);
+    // The delay of the fastest source, and of one that cannot be told, is taken to be at most its period.
+    let delay_error_s = delay.map_or(period_s, |delay| delay.error_s);
     let unsure_s = period_s / 2.0 + delay_error_s;
     let change_at = |time_ns: i64| {
         let cell = |number: i64| time_ns + number * period_ns..time_ns + (number + 1) * period_ns;
@@ -161,7 +172,11 @@ fn energy(
     };
     let moved = (around(shifted.end) - around(shifted.start)).abs() * delay_error_s;
     let ends = (change_at(shifted.start) + change_at(shifted.end)) * unsure_s + moved;
-    let within = if source.is_power { sampling_error(source.energy, period_s, &shifted) } else { 0.0 };
+    let within = if source.is_power {
+        sampling_error(source.energy, period_s, &shifted)
+    } else {
+        counting_error(source.energy, &shifted)
+    };
     let covered = source.energy.span_ns()?;
     let missing_s = seconds_between(shifted.start, shifted.end)
         - seconds_between(shifted.start.max(covered.start), shifted.end.min(covered.end));
@@ -169,14 +184,52 @@ fn energy(
     Some(SourceEnergy { joules, error_joules: ends + within + missing, period_s, later_ns, delay })
 }
 
-/// Error of 95 % of the integral of readings: a change of power between two of them was at any time between.
+/// Error of 95 % of the integral of readings. A change of power between two of them was at any time between;
+/// noise, and changes that are faster than the readings, differ from reading to reading; and a steady power
+/// may be rounded always to the same side.
 fn sampling_error(energy: &Cumulative, period_s: f64, span_ns: &Range<i64>) -> f64 {
-    let (mut squares, mut before) = (0.0, None);
-    for watts in energy.rates(span_ns) {
-        squares += before.map_or(0.0, |before: f64| ((watts - before) * period_s).powi(2) / 12.0);
-        before = Some(watts);
+    let watts: Vec<f64> = energy.rates(span_ns).collect();
+    let steps: Vec<f64> =
+        watts.iter().zip(watts.iter().skip(1)).map(|(before, after)| after - before).collect();
+    let squares: f64 = steps.iter().map(|step| step * step).sum();
+    // Noise takes back in the next step what it has added in one.
+    let products: f64 = steps.iter().zip(steps.iter().skip(1)).map(|(one, next)| one * next).sum();
+    let noise = (-products).max(0.0);
+    let changes = (squares - 2.0 * noise).max(0.0) / 12.0;
+    let rounding = resolution(&watts) / 2.0 * seconds_between(span_ns.start, span_ns.end);
+    1.96 * period_s * (changes + noise).sqrt() + rounding
+}
+
+/// Error of a counter, which counts whole steps, at both ends.
+fn counting_error(energy: &Cumulative, span_ns: &Range<i64>) -> f64 {
+    let increases: Vec<f64> = energy.increases(span_ns).collect();
+    resolution(&increases)
+}
+
+/// Greatest step of which all readings are multiples; 0 if there is none.
+fn resolution(readings: &[f64]) -> f64 {
+    let (mut step, mut distinct) = (0, BTreeSet::new());
+    for reading in readings {
+        let units = reading / RESOLUTION_MIN;
+        // Readings are recovered from their integral, with the errors of its additions.
+        if (units - units.round()).abs() > 1e-3 {
+            return 0.0;
+        }
+        let units = whole_number(units.round());
+        step = greatest_divisor(step, units);
+        if distinct.len() < DISTINCT_MIN {
+            distinct.insert(units);
+        }
     }
-    1.96 * squares.sqrt()
+    let step = to_f64(step) * RESOLUTION_MIN;
+    if distinct.len() < DISTINCT_MIN { step.min(RESOLUTION_USUAL) } else { step }
+}
+
+const fn greatest_divisor(mut one: u64, mut other: u64) -> u64 {
+    while other > 0 {
+        (one, other) = (other, one % other);
+    }
+    one
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "delays are seconds, and the conversion saturates")]
@@ -266,5 +319,7 @@ fn correlation(ours: &[f64], theirs: &[f64], lag: i64) -> f64 {
     if both > 0.0 { (product - sum.0 * sum.1 / count) / both } else { 0.0 }
 }
 
+#[cfg(test)]
+mod coverage;
 #[cfg(test)]
 mod tests;

@@ -99,6 +99,20 @@ pub const DICTIONARY_BYTES: usize = 1024 * 1024 * 1024;
 /// from the store.
 pub const USER_SERIES_OF_JOB: usize = 1024;
 
+/// Jobs that the labels of devices name and whose lookup is remembered, and series of devices that belong to
+/// jobs: those of a large cluster.
+pub const DEVICE_JOBS: usize = 100_000;
+
+/// Time until a job that a label of a device names is looked up again: its end must become known.
+pub const DEVICE_JOB_REREAD: Duration = Duration::from_secs(30);
+
+/// The same where there is none: an exporter may know a job before its node's agent.
+pub const DEVICE_JOB_RETRY: Duration = Duration::from_secs(5);
+
+/// Values of a device belong to a job from so long before its start on and until so long after its end: an
+/// exporter sees both late or early.
+pub const DEVICE_JOB_MARGIN_US: i64 = 60_000_000;
+
 /// Series of regions of instrumented programs of a job on a node, over all sessions. An agent admits 20,480.
 pub const REGION_SERIES_OF_JOB: usize = 40 * 1024;
 

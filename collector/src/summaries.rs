@@ -16,7 +16,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use polymeter_analysis::gather::gather;
-use polymeter_analysis::job_usage::{array_id, job_usage};
+use polymeter_analysis::job_usage::{array_id, job_energy, job_usage};
 use polymeter_service::clock::{Clock, boottime_ns};
 use polymeter_service::log::chain;
 use polymeter_service::log_throttle::LogThrottle;
@@ -217,7 +217,8 @@ impl Connections {
         // It runs again.
         let Some(ended_ns) = job.ended_ns else { return Ok(()) };
         let report = gather(reader, &job, None)?;
-        self.table.put(job_key, ended_ns.div_euclid(1000), array_id(&report), &job_usage(&report))?;
+        let (usage, energy) = (job_usage(&report), job_energy(&report));
+        self.table.put(job_key, ended_ns.div_euclid(1000), array_id(&report), &usage, &energy)?;
         notices.map_or(Ok(()), |notices| notices.consider(store, reader, &job, &report))
     }
 }

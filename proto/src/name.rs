@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
@@ -10,9 +11,10 @@ use crate::limits;
 use crate::text::describe;
 
 /// Canonical name of a metric: lower-case words of `a-z 0-9 _`, joined by dots, such as `memory.anon`.
+/// Clones share it.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
-pub struct MetricName(Cow<'static, str>);
+pub struct MetricName(Arc<str>);
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidName {
@@ -27,15 +29,15 @@ pub enum InvalidName {
 
 impl MetricName {
     /// Creates a name of the catalogue. A test of the catalogue proves that all its names are valid.
-    pub(crate) const fn from_catalogue(name: &'static str) -> Self {
-        Self(Cow::Borrowed(name))
+    pub(crate) fn from_catalogue(name: &'static str) -> Self {
+        Self(name.into())
     }
 
     /// Creates a name from words of `a-z 0-9 _`, joined by dots.
     pub fn new(name: impl Into<Cow<'static, str>>) -> Result<Self, InvalidName> {
         let name = name.into();
         check(&name, |c| c == '_')?;
-        Ok(Self(name))
+        Ok(Self(name.into()))
     }
 
     pub fn as_str(&self) -> &str {
@@ -70,7 +72,7 @@ impl TryFrom<String> for MetricName {
 
 impl From<MetricName> for String {
     fn from(name: MetricName) -> Self {
-        name.0.into_owned()
+        name.0.as_ref().to_owned()
     }
 }
 

@@ -14,6 +14,10 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::ClientConfig;
 use tokio_rustls::rustls::pki_types::ServerName;
 
+/// Longest head of an answer, and what is read of a body at a time. An agent keeps a connection to each of a
+/// thousand exporters.
+const BUFFER_BYTES: usize = 16 * 1024;
+
 /// Why there is no answer. Contains no secret.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
@@ -53,7 +57,8 @@ pub async fn begin(
 async fn handshake(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
 ) -> Result<SendRequest<Full<Bytes>>, NoAnswer> {
-    let (sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
+    let mut settings = http1::Builder::new();
+    let (sender, connection) = settings.max_buf_size(BUFFER_BYTES).handshake(TokioIo::new(stream)).await?;
     // Its errors are those of requests.
     drop(tokio::spawn(connection));
     Ok(sender)

@@ -15,6 +15,39 @@ const ATTEMPTS_MAX: i64 = 5;
 
 const KEY: [Column; 1] = [("job_key", ColumnType::Integer)];
 
+/// Energy of a node of a job by one source.
+#[derive(Debug, Clone, PartialEq)]
+pub struct JobEnergy {
+    pub node: String,
+    /// `node` for the whole node, `processors`, `memory`, `gpus` or `unknown`.
+    pub part: String,
+    /// Metric, behind that of the device if a device measured it.
+    pub source: String,
+    /// Names of the devices, separated by blanks; empty for the node's own counters.
+    pub devices: String,
+    pub joules: f64,
+    /// Half the length of the error bar; none if it is unknown.
+    pub error_joules: Option<f64>,
+    pub delay_s: Option<f64>,
+    /// True if it is a part of the energy of the job.
+    pub is_counted: bool,
+    /// True if the node's energy was divided between jobs.
+    pub is_estimate: bool,
+}
+
+const ENERGY: [Column; 10] = [
+    ("job_key", ColumnType::Integer),
+    ("node", ColumnType::Text),
+    ("part", ColumnType::Text),
+    ("source", ColumnType::Text),
+    ("devices", ColumnType::Text),
+    ("joules", ColumnType::Real),
+    ("error_joules", ColumnType::Real),
+    ("delay_s", ColumnType::Real),
+    ("is_counted", ColumnType::Bool),
+    ("is_estimate", ColumnType::Bool),
+];
+
 const CLAIM: [Column; 2] = [("job_key", ColumnType::Integer), ("at", ColumnType::Time)];
 
 /// Connection to the summaries. After an error its state is unknown, and it must be dropped.
@@ -80,7 +113,7 @@ impl JobUsageTable {
         Ok(keys)
     }
 
-    /// Adds the figures of a job that ended at `ended_us`, in microseconds since the epoch. `array_id` is the
+    /// Adds the figures of a job, and its energy by source, that ended at `ended_us`, in microseconds since the epoch. `array_id` is the
     /// array or heterogeneous job to which it belongs. A job that ended anew since it was claimed is left as
     /// it is.
     pub fn put(
@@ -89,6 +122,7 @@ impl JobUsageTable {
         ended_us: i64,
         array_id: Option<&str>,
         usage: &JobUsage,
+        energy: &[JobEnergy],
     ) -> Result<(), StoreError> {
         const ACTION: &str = "store the summary of a job";
         let update =
@@ -114,7 +148,41 @@ impl JobUsageTable {
             usage.energy_j.into(),
         ];
         self.0.begin().context(ACTION)?;
-        self.0.execute(update, &parameters).context(ACTION)?;
+        let updated = self.0.execute(update, &parameters).context(ACTION)?;
+        if updated > 0 {
+            put_energy(&mut *self.0, job_key, energy).context(ACTION)?;
+        }
         self.0.commit().context(ACTION)
     }
+}
+
+fn put_energy(
+    connection: &mut dyn Connection,
+    job_key: i64,
+    energy: &[JobEnergy],
+) -> Result<(), DatabaseError> {
+    connection.execute("DELETE FROM job_energy WHERE job_key = $1", &[job_key.into()])?;
+    if energy.is_empty() {
+        return Ok(());
+    }
+    let rows = energy.iter().map(|row| {
+        [
+            job_key.into(),
+            row.node.as_str().into(),
+            row.part.as_str().into(),
+            row.source.as_str().into(),
+            Some(row.devices.as_str()).filter(|devices| !devices.is_empty()).into(),
+            row.joules.into(),
+            row.error_joules.into(),
+            row.delay_s.into(),
+            Value::Bool(row.is_counted),
+            Value::Bool(row.is_estimate),
+        ]
+    });
+    connection.execute_batch(
+        "INSERT INTO job_energy (job_key, node, part, source, devices, joules, error_joules, delay_s, is_counted, is_estimate)
+         SELECT job_key, node, part, source, devices, joules, error_joules, delay_s, is_counted, is_estimate FROM {new}",
+        &Batch::new(&ENERGY, rows),
+    )?;
+    Ok(())
 }

@@ -215,7 +215,11 @@ fn a_time_without_divisor_has_no_point_and_counts_in_the_mean() {
 
 fn energy(joules: f64) -> NodeEnergy {
     NodeEnergy {
-        parts: vec![("processors", Cumulative::of_samples(&[(0, 0.0), (10 * S, joules)]))],
+        parts: vec![crate::model::MeasuredPart {
+            part: "processors",
+            source: "node.energy.package".to_owned(),
+            energy: Cumulative::of_samples(&[(0, 0.0), (10 * S, joules)]),
+        }],
         is_estimate: false,
         error_joules: None,
     }

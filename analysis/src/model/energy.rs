@@ -14,6 +14,8 @@ pub struct Energy {
     pub error_joules: Option<f64>,
     /// Mean over the time of the job.
     pub watts_mean: Option<f64>,
+    /// Grams of carbon dioxide; none without intensities of all these nodes.
+    pub carbon_grams: Option<f64>,
     /// True if other jobs ran on one of the nodes, whose energy was divided by CPU time; false if it was
     /// measured.
     pub is_estimate: bool,
@@ -53,10 +55,29 @@ pub struct EnergyBySource {
     pub delay_error_s: Option<f64>,
 }
 
+/// Energy of a part of a node of the job by the source that counts for the job.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CountedEnergy {
+    pub node: String,
+    pub part: &'static str,
+    /// As the names of [`EnergyBySource`].
+    pub source: String,
+    pub joules: f64,
+    /// True if the node's energy was divided between jobs.
+    pub is_estimate: bool,
+}
+
+/// Measured part of a node, with its counter.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct MeasuredPart {
+    pub(crate) part: &'static str,
+    pub(crate) source: String,
+    pub(crate) energy: Cumulative,
+}
+
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct NodeEnergy {
-    /// Measured parts of the node, each with its counter.
-    pub(crate) parts: Vec<(&'static str, Cumulative)>,
+    pub(crate) parts: Vec<MeasuredPart>,
     /// True if the node's energy was divided between jobs.
     pub(crate) is_estimate: bool,
     /// Half the length of the error bar over the time of the job; none if it is unknown.
@@ -66,7 +87,7 @@ pub struct NodeEnergy {
 impl NodeEnergy {
     /// Energy over a time; none if it is unknown.
     pub fn joules(&self, span_ns: &Range<i64>) -> Option<f64> {
-        let parts: Option<Vec<f64>> = self.parts.iter().map(|(_, part)| part.increase(span_ns)).collect();
+        let parts: Option<Vec<f64>> = self.parts.iter().map(|part| part.energy.increase(span_ns)).collect();
         parts.filter(|parts| !parts.is_empty()).map(|parts| parts.into_iter().sum())
     }
 }

@@ -26,7 +26,8 @@ use serde::Serialize;
 pub use derived::DerivedReport;
 pub use devices::{DeviceMeasurement, DeviceQuantity};
 pub use distribution::DistributionReport;
-pub use energy::{Energy, EnergyBySource, EnergyPart, NodeEnergy};
+pub(crate) use energy::MeasuredPart;
+pub use energy::{CountedEnergy, Energy, EnergyBySource, EnergyPart, NodeEnergy};
 pub use events::{FiringReport, LossReport, MarkedInstant, Phase, PlanChange, RefusedRequest};
 pub use finding::{Finding, Resource, Scheduler, Severity};
 pub use kept::{KeptGrowth, KeptReport};
@@ -71,6 +72,9 @@ pub struct Report {
     /// Course over time, by node.
     #[serde(skip)]
     pub node_energy: BTreeMap<String, NodeEnergy>,
+    /// Parts of `energy`, by node.
+    #[serde(skip)]
+    pub counted_energy: Vec<CountedEnergy>,
     /// Traffic with networks and file systems, on the nodes that the job had alone; none where no counter of
     /// it was sampled.
     pub traffic: Vec<Traffic>,

@@ -71,6 +71,7 @@ fn device(arguments: &TryArguments) -> Result<DeviceSettings, Failure> {
         timeout: arguments.timeout,
         node: None,
         nodes: BTreeMap::new(),
+        job_label: None,
         metrics: Vec::new(),
     })
 }

@@ -22,7 +22,7 @@ use super::{
 };
 use crate::control::ControlConfig;
 use crate::federation::FederationConfig;
-use crate::ingest::TimeRange;
+use crate::ingest::{DeviceAgents, TimeRange};
 use crate::job_end::JobEndConfig;
 use crate::keys::CollectorKeyFiles;
 use crate::limits;
@@ -70,6 +70,8 @@ pub struct CollectorConfig {
     pub keys: Option<CollectorKeyFiles>,
     /// Restricts each agent to the node that its key is named after.
     pub bind_node_to_key: bool,
+    /// Agents that may state values about other nodes.
+    pub device_agents: DeviceAgents,
     /// Lets other machines connect without keys.
     pub insecure: bool,
     /// Address of the collector's own metrics; none if they are not served.
@@ -123,6 +125,7 @@ impl CollectorConfig {
             roles: RolesConfig::default(),
             keys: None,
             bind_node_to_key: true,
+            device_agents: DeviceAgents::default(),
             insecure: false,
             metrics_listen: None,
             sinks: Vec::new(),
@@ -176,6 +179,12 @@ keys! {
 
     /// Accept from an agent only the data of the node that its .pub file is named after.
     "bind_node_to_key": Flag, Set("true") => bind_node_to_key = value.boolean();
+
+    /// The agents whose devices may serve other nodes, and jobs there: names of the agents' nodes, or globs,
+    /// "*" for all. "@without-jobs" stands for nodes on which no job has run: root of a compute node cannot
+    /// state values about other nodes then. Refused values are counted as lost. See docs/how-to/devices.md.
+    "device_agents": Texts, Usual(r#"["@without-jobs"]"#)
+        => device_agents = value.list(security::device_agent).map(DeviceAgents::from_iter);
 
     /// Let other machines connect without keys: data is not encrypted, and agents are not authenticated.
     "insecure": Flag, Set("false"), AT_ONCE => insecure = value.boolean();

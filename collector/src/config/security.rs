@@ -2,9 +2,11 @@
 //! permits it.
 
 use polymeter_proto::endpoint;
+use polymeter_proto::series::Identifier;
 use polymeter_service::document::Faults;
 use polymeter_service::keys::Value;
 
+use crate::ingest::DeviceAgents;
 use crate::keys::CollectorKeyFiles;
 
 /// Fault of a collector without keys that other machines can reach.
@@ -29,6 +31,16 @@ pub(super) fn key_files(Value { section, reporter, .. }: Value<'_, '_, '_>) -> O
     let key = section.parse("key", reporter, str::parse);
     let authorised_agents = section.parse("authorised_agents", reporter, str::parse);
     Some(CollectorKeyFiles { key: key?, authorised_agents: authorised_agents? })
+}
+
+/// Takes the name of a node, a glob, or [`DeviceAgents::WITHOUT_JOBS`].
+pub(super) fn device_agent(text: &str) -> Result<String, String> {
+    let is_name =
+        Identifier::try_from(text).is_ok() && (!text.starts_with('@') || text == DeviceAgents::WITHOUT_JOBS);
+    let without_jobs = DeviceAgents::WITHOUT_JOBS;
+    is_name.then(|| text.to_owned()).ok_or_else(|| {
+        format!("expected the name of a node, a glob such as `service*`, or `{without_jobs}`, found `{text}`")
+    })
 }
 
 /// Adds a fault at `place` if other machines can reach the endpoint for agents, unless there are keys or the

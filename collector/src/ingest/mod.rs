@@ -10,6 +10,7 @@ mod id_table;
 mod memory;
 mod metric_units;
 mod resolve;
+mod served_series;
 mod session;
 mod sessions;
 mod shared_rules;
@@ -23,6 +24,8 @@ mod verdict;
 mod windows;
 
 pub(crate) use self::metric_units::{Measure, MetricUnits, RefusedMetric};
+pub use self::served_series::DeviceAgents;
+pub(crate) use self::served_series::ServedSeries;
 pub use self::sessions::{Ingest, session_of};
 pub(crate) use self::times::micros;
 pub use self::times::{OutOfRangePolicy, TimeRange, UnknownPolicy};

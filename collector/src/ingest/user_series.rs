@@ -79,7 +79,7 @@ impl UserSeries {
     }
 
     fn hash(&self, metric: &str, labels: &Labels) -> u64 {
-        self.hasher.hash_one((metric, labels.pairs()))
+        self.hasher.hash_one((metric, labels.identity()))
     }
 
     /// Removes the samples of users' series beyond the bound from `accepted`, and counts them as lost.

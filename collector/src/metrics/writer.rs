@@ -27,6 +27,7 @@ pub(crate) struct WriterMetrics {
     pub(crate) stored_frames: Counter,
     pub(crate) stored_samples: Counter,
     pub(crate) quarantined_samples: Counter,
+    pub(crate) unattributed_samples: Counter,
     pub(crate) repeated_frames: Counter,
     pub(crate) lost_samples: ByReason,
     pub(crate) lost_events: Counter,
@@ -76,6 +77,7 @@ pub(super) struct WriterFamilies {
     stored_frames: Counter,
     stored_samples: Counter,
     quarantined_samples: Counter,
+    unattributed_samples: Counter,
     repeated_frames: Counter,
     lost_samples: ByReason,
     lost_events: Counter,
@@ -95,6 +97,7 @@ impl Default for WriterFamilies {
             stored_frames: Counter::default(),
             stored_samples: Counter::default(),
             quarantined_samples: Counter::default(),
+            unattributed_samples: Counter::default(),
             repeated_frames: Counter::default(),
             lost_samples: ByReason::default(),
             lost_events: Counter::default(),
@@ -119,6 +122,11 @@ impl WriterFamilies {
             "quarantined_samples",
             "Samples quarantined because their times are out of range",
             self.quarantined_samples.clone(),
+        );
+        page.register(
+            "unattributed_samples",
+            "Samples of devices whose label names a job that did not run, or not there",
+            self.unattributed_samples.clone(),
         );
         page.register(
             "repeated_frames",
@@ -174,6 +182,7 @@ impl WriterFamilies {
             stored_frames: self.stored_frames.clone(),
             stored_samples: self.stored_samples.clone(),
             quarantined_samples: self.quarantined_samples.clone(),
+            unattributed_samples: self.unattributed_samples.clone(),
             repeated_frames: self.repeated_frames.clone(),
             lost_samples: self.lost_samples.clone(),
             lost_events: self.lost_events.clone(),

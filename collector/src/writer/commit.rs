@@ -10,7 +10,7 @@ use tracing::warn;
 
 use super::state::{Gathered, Writer};
 use super::store_access::NotStored;
-use crate::ingest::{Measure, MetricUnits, RefusedMetric, UserSeries};
+use crate::ingest::{Measure, MetricUnits, RefusedMetric, ServedSeries, UserSeries};
 use crate::limits;
 use crate::session_messages::Outgoing;
 
@@ -63,6 +63,60 @@ impl Writer {
             }
         }
         true
+    }
+
+    /// Learns whether jobs have run on the agent's node, and the jobs that the labels of its devices name.
+    /// Returns false if the frame cannot be stored now: its agent keeps it.
+    fn learn_served_series(&mut self, accepted: &Accepted) -> bool {
+        let now = self.clock.now().since_start;
+        let unknown = self.served_series.unknown(accepted, now);
+        let node = accepted.session.descriptor.node.clone();
+        if unknown.had_jobs {
+            match self.persist(|store| store.had_jobs(&node)) {
+                Ok(had_jobs) => self.served_series.learn_had_jobs(&node, had_jobs, now),
+                Err(not_stored) => return self.is_refused(not_stored, "the jobs of a node of devices"),
+            }
+        }
+        if !unknown.names.is_empty() {
+            let names: Vec<_> = unknown.names.into_iter().collect();
+            match self.persist(|store| store.device_jobs(&names)) {
+                Ok(jobs) => self.served_series.learn_jobs(jobs, now),
+                Err(not_stored) => return self.is_refused(not_stored, "the jobs that devices name"),
+            }
+        }
+        true
+    }
+
+    /// Returns true if the frame can be stored without an answer, which the store refuses.
+    fn is_refused(&mut self, not_stored: NotStored, what: &str) -> bool {
+        match not_stored {
+            NotStored::GivenUp => self.give_up(1),
+            NotStored::StoreLost => self.reset(),
+            NotStored::Refused(error) => {
+                let remedy = "their values stay with the agent that polls";
+                warn!(error = %chain(&error), remedy, "cannot read {what}");
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Removes values about nodes that the agent may not serve, and says so once in a while. Gives others to
+    /// the jobs that their labels name.
+    fn enforce_served_series(&mut self, accepted: &mut Accepted) {
+        let enforced = self.served_series.enforce(accepted);
+        self.totals.unattributed += enforced.unattributed;
+        let Some(served) = enforced.refused else { return };
+        let node = &accepted.session.descriptor.node;
+        if self.served_log.allows(node.as_str(), self.clock.now().since_start) {
+            warn!(
+                error = "jobs have run on its node, or `device_agents` does not name it",
+                %node,
+                served,
+                remedy = format!("add \"{node}\" to `device_agents`, or poll from a service node"),
+                "cannot store values that an agent states about another node"
+            );
+        }
     }
 
     /// Stores the units and kinds of new metrics, and learns those that the store has. Returns false if the
@@ -119,6 +173,10 @@ impl Writer {
             return;
         }
         self.user_series.enforce(&mut accepted);
+        if !self.learn_served_series(&accepted) {
+            return;
+        }
+        self.enforce_served_series(&mut accepted);
         accepted.clock_offset_us = self.links.clock_offsets.stored_us(accepted.session.id);
         if self.gathered.frames.is_empty() {
             self.gathered.since = self.clock.now().since_start;
@@ -154,6 +212,7 @@ impl Writer {
         self.gathered = Gathered::default();
         self.ingest.forget_all();
         self.user_series = UserSeries::default();
+        self.served_series = ServedSeries::new(self.config.device_agents.clone());
         self.metric_units = MetricUnits::default();
     }
 

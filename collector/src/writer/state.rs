@@ -15,7 +15,7 @@ use crate::clock_skew::ClockSkewLog;
 use crate::config::CollectorConfig;
 use crate::control::firings::FiringSender;
 use crate::control::node_outcome::OutcomeReport;
-use crate::ingest::{Ingest, MetricUnits, UserSeries};
+use crate::ingest::{Ingest, MetricUnits, ServedSeries, UserSeries};
 use crate::limits;
 use crate::metrics::WriterMetrics;
 use crate::queues::{Dequeued, OutgoingSender, WriterQueue};
@@ -60,7 +60,9 @@ pub(crate) struct Writer {
     pub(super) ingest: Ingest,
     pub(super) user_series: UserSeries,
     pub(super) metric_units: MetricUnits,
+    pub(super) served_series: ServedSeries,
     pub(super) unit_log: LogThrottle,
+    pub(super) served_log: LogThrottle,
     pub(super) gathered: Gathered,
     pub(super) commit_duration: Duration,
     /// Next search for silent sessions; none if another writer does it.
@@ -92,6 +94,8 @@ impl Writer {
         let settings = links.settings.get();
         let next_silence_check = checks_silence.then_some(Duration::ZERO);
         Self {
+            served_series: ServedSeries::new(config.device_agents.clone()),
+            served_log: LogThrottle::new(limits::LOG_INTERVAL, limits::LOG_MESSAGES),
             config,
             clock,
             shutdown,

@@ -10,6 +10,8 @@ pub struct Totals {
     pub samples: u64,
     /// Samples quarantined because of their times.
     pub quarantined: u64,
+    /// Samples of devices with a label of a job that they do not belong to.
+    pub unattributed: u64,
     /// Frames received again after they were accepted.
     pub repeated: u64,
     /// Samples that are not stored and never will be; the store has the sessions and times.
@@ -28,6 +30,7 @@ impl Totals {
         self.frames += other.frames;
         self.samples += other.samples;
         self.quarantined += other.quarantined;
+        self.unattributed += other.unattributed;
         self.repeated += other.repeated;
         self.losses.add(&other.losses);
         self.lost_events += other.lost_events;
@@ -40,6 +43,7 @@ impl Totals {
         metrics.stored_frames.inc_by(self.frames.saturating_sub(published.frames));
         metrics.stored_samples.inc_by(self.samples.saturating_sub(published.samples));
         metrics.quarantined_samples.inc_by(self.quarantined.saturating_sub(published.quarantined));
+        metrics.unattributed_samples.inc_by(self.unattributed.saturating_sub(published.unattributed));
         metrics.repeated_frames.inc_by(self.repeated.saturating_sub(published.repeated));
         metrics.lost_events.inc_by(self.lost_events.saturating_sub(published.lost_events));
         let counts = self.losses.counts().into_iter().zip(published.losses.counts());

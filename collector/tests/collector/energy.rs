@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use polymeter_analysis::gather::gather;
+use polymeter_analysis::job_usage::{job_energy, job_usage};
 use polymeter_analysis::model::{Energy, Report};
 use polymeter_proto::batch::{Column, Job, Shape};
 use polymeter_proto::ledger::Event;
@@ -13,6 +14,7 @@ use polymeter_proto::series::{
     JobDescriptor, JobHandle, Kind as MetricKind, Labels, MetricDescriptor, MetricId, Number, SeriesId,
     ShapeId, Unit,
 };
+use polymeter_store::JobUsageTable;
 use polymeter_store::reader::{Access, GuardedReader, JobRow, Read, RowBlock, SeriesOwner};
 
 use crate::support::agent::{Agent, job};
@@ -129,22 +131,51 @@ fn assert_near(energy: Option<&Energy>, joules: f64, is_estimate: bool) {
     assert_eq!((energy.is_estimate, energy.nodes), (is_estimate, 1));
 }
 
-fn assert_view_agrees(environment: &TestEnvironment, job: &JobRow) {
-    let energy = report(environment, Access::All, job).energy.unwrap();
-    let rows = environment.lines(&format!(
-        "SELECT node || ' ' || part || ' ' || metric_id || ' ' || method || ' ' || CAST(joules AS text)
-         FROM energy_by_job WHERE job_id = '{}' ORDER BY 1",
-        job.job_id
-    ));
-    let rows: Vec<Vec<&str>> = rows.iter().map(|row| row.split(' ').collect()).collect();
+/// Stores the figures of all jobs, as a collector does some time after their ends.
+pub(crate) fn summarise(environment: &mut TestEnvironment) {
+    environment.execute("UPDATE job_usage SET claimed_until = ended");
+    let mut table = JobUsageTable::open(&environment.url()).unwrap();
+    for job in environment.jobs() {
+        let report = gather(&mut environment.reader() as &mut dyn Read, &job, None).unwrap();
+        let (usage, energy) = (job_usage(&report), job_energy(&report));
+        table.put(job.job_key, job.ended_ns.unwrap() / 1000, None, &usage, &energy).unwrap();
+    }
+}
+
+/// The view has the figures of the report: those that count, and the sources beside them.
+pub(crate) fn assert_view_agrees(environment: &TestEnvironment, job: &JobRow) {
+    let report = report(environment, Access::All, job);
+    let energy = report.energy.unwrap();
+    let select = |what: &str, condition: &str| {
+        environment.lines(&format!(
+            "SELECT {what} FROM energy_by_job WHERE job_key = {} AND {condition} ORDER BY 1",
+            job.job_key
+        ))
+    };
+    let counted: f64 = select("CAST(joules AS text)", "is_counted")
+        .iter()
+        .map(|joules| joules.parse::<f64>().unwrap())
+        .sum();
+    assert!((counted / energy.joules - 1.0).abs() < 1e-9, "{counted}, not {energy:?}");
     let method = if energy.is_estimate { "estimated" } else { "measured" };
-    assert_eq!(rows.len(), energy.parts.len(), "{rows:?}");
-    for (row, part) in rows.iter().zip(&energy.parts) {
-        let joules: f64 = row[4].parse().unwrap();
-        assert_eq!(row[..4], [&job.nodes[0], part.part, "node.energy.package", method]);
-        // The report divides by windows of the job's CPU time, the view by cells of 10 s.
-        let tolerance = if energy.is_estimate { 0.01 } else { 1e-9 };
-        assert!((joules / part.joules - 1.0).abs() < tolerance, "{row:?}, not {part:?}");
+    let mut parts: Vec<String> = energy.parts.iter().map(|part| format!("{} {method}", part.part)).collect();
+    parts.sort();
+    assert_eq!(select("DISTINCT part || ' ' || method", "is_counted"), parts);
+    let mut beside: Vec<(String, f64)> = report
+        .energy_sources
+        .iter()
+        .filter(|source| source.part == "node")
+        .map(|source| (format!("{} {} {}", source.node, source.name, source.is_best), source.joules))
+        .collect();
+    beside.sort_by(|one, other| one.0.cmp(&other.0));
+    let flag = "CASE WHEN is_counted THEN 'true' ELSE 'false' END";
+    let row = format!("node || ' ' || source || ' ' || {flag} || ' ' || CAST(joules AS text)");
+    let found = select(&row, "error_joules IS NOT NULL AND part = 'node'");
+    assert_eq!(found.len(), beside.len(), "{found:?}, not {beside:?}");
+    for (row, (expected, joules)) in found.iter().zip(beside) {
+        let (found, of_row) = row.rsplit_once(' ').unwrap();
+        assert_eq!(found, expected);
+        assert!((of_row.parse::<f64>().unwrap() / joules - 1.0).abs() < 1e-9, "{row}, not {joules}");
     }
 }
 
@@ -161,6 +192,7 @@ fn a_user_reads_the_energy_of_own_jobs(environment: &mut TestEnvironment) {
     let mut jobs = environment.jobs();
     jobs.sort_by(|one, other| one.job_id.cmp(&other.job_id));
     assert_eq!(jobs.len(), 3);
+    summarise(environment);
     for job in &jobs {
         assert_view_agrees(environment, job);
     }

@@ -14,7 +14,7 @@ use polymeter_proto::series::{
 };
 use polymeter_store::reader::{Access, GuardedReader};
 
-use crate::energy::{ALICE, BOB, owned};
+use crate::energy::{ALICE, BOB, assert_view_agrees, owned, summarise};
 use crate::support::agent::Agent;
 use crate::support::{TestEnvironment, now_us};
 
@@ -92,6 +92,40 @@ fn measure(environment: &TestEnvironment, endpoint: &str, session: u64, begin_us
     }
     agent.send_from(0);
     agent.wait_until_acknowledged();
+}
+
+/// Intensities at irregular times, in grams of carbon dioxide for each kilowatt-hour.
+const INTENSITIES: [(i32, f64); 5] = [(-1800, 55.0), (-2, 310.0), (411, 120.5), (444, 900.0), (1100, 1e9)];
+
+/// States the intensities of the site by an agent elsewhere.
+fn state_intensities(environment: &TestEnvironment, endpoint: &str, begin_us: i64) {
+    let mut agent = Agent::new(&environment.context, endpoint, "devices1", 99);
+    let labels = [("device", "grid"), ("node", "*"), ("unit", "gCO2/kWh")];
+    let labels = labels.map(|(key, value)| (key.to_owned(), value.to_owned()));
+    let name = MetricName::new("device.grid.intensity").unwrap();
+    let (unit, kind, number) = (Unit::Labelled, MetricKind::Gauge, Number::Float);
+    let column = Column {
+        series: SeriesId(1),
+        metric: (MetricId(1), MetricDescriptor { name, unit, kind, number }),
+        labels: Labels::new(labels.to_vec()).unwrap(),
+    };
+    let shape = shape(None, column);
+    for (second, value) in INTENSITIES {
+        let at_us = begin_us + i64::from(second) * 1_000_000;
+        agent.frame(&[(&shape, at_us, &[Some(value.to_bits())])], &[], &[]);
+    }
+    agent.send_from(0);
+    agent.wait_until_acknowledged();
+}
+
+/// Grams of the energy of the job, in steps of a hundredth of a second.
+fn grams() -> f64 {
+    let steps = (BEGIN_S * 100..END_S * 100).map(|step| (f64::from(step) + 0.5) / 100.0);
+    let at = |second: f64| {
+        let in_force = INTENSITIES.iter().rev().find(|(from, _)| f64::from(*from) <= second).unwrap();
+        watts(second) * 0.01 / 3.6e6 * in_force.1
+    };
+    steps.map(at).sum()
 }
 
 fn run(environment: &TestEnvironment, endpoint: &str, place: (&str, u64), begin_us: i64, jobs: &[Arc<Job>]) {
@@ -172,9 +206,16 @@ fn the_energy_of_a_job_is_that_of_its_best_source(environment: &mut TestEnvironm
     for (session, source) in (4..).zip([METER, CONTROLLER, PROCESSORS, METER_ALONE, METER_SHARED]) {
         measure(environment, endpoint, session, begin_us, source);
     }
+    state_intensities(environment, endpoint, begin_us);
     collector.stop().unwrap();
     let mut jobs = environment.jobs();
     jobs.sort_by(|one, other| one.job_id.cmp(&other.job_id));
+    summarise(environment);
+    for job in jobs.iter().take(2) {
+        assert_view_agrees(environment, job);
+    }
+    let shared = format!("SELECT count(*) FROM energy_by_job WHERE job_key = {}", jobs[2].job_key);
+    assert_eq!(environment.number(&shared), 0, "it has none in the report either");
     let expected = joules(END_S.into()) - joules(BEGIN_S.into());
     for access in [Access::owner(ALICE), Access::All] {
         let report = |number: usize| {
@@ -188,6 +229,9 @@ fn the_energy_of_a_job_is_that_of_its_best_source(environment: &mut TestEnvironm
         let error_joules = energy.error_joules.unwrap();
         assert!((energy.joules - expected).abs() <= error_joules, "{energy:?}, not {expected}");
         assert!(error_joules < 0.03 * expected, "{energy:?}");
+        for energy in [&energy, report(0).energy.as_ref().unwrap()] {
+            near(energy.carbon_grams.unwrap(), grams(), 0.02);
+        }
         let shared = report(2);
         assert_eq!((shared.energy, shared.energy_sources.len()), (None, 0), "nothing divides a wattmeter");
         assert_eq!(shared.devices.len(), 1);

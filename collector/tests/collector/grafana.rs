@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use polymeter_analysis::gather::gather;
-use polymeter_analysis::job_usage::job_usage;
+use polymeter_analysis::job_usage::{job_energy, job_usage};
 use polymeter_store::JobUsageTable;
 use polymeter_store::reader::Read;
 use serde_json::Value;
@@ -247,7 +247,7 @@ fn summarise(environment: &mut TestEnvironment) {
     for job in environment.jobs() {
         let report = gather(&mut environment.reader() as &mut dyn Read, &job, None).unwrap();
         let ended_us = job.ended_ns.unwrap() / 1000;
-        summaries.put(job.job_key, ended_us, None, &job_usage(&report)).unwrap();
+        summaries.put(job.job_key, ended_us, None, &job_usage(&report), &job_energy(&report)).unwrap();
     }
 }
 

@@ -33,6 +33,7 @@ mod flood;
 mod grafana;
 mod job_end;
 mod job_facts;
+mod job_labels;
 mod job_runs;
 mod kept;
 mod ledger;
@@ -100,6 +101,7 @@ fn main() -> std::process::ExitCode {
         grafana::TESTS,
         job_end::TESTS,
         job_facts::TESTS,
+        job_labels::TESTS,
         job_runs::TESTS,
         kept::TESTS,
         ledger::TESTS,

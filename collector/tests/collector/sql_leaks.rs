@@ -187,7 +187,7 @@ fn assert_functions_of_users_see_no_more(server: &Server) {
         ("metrics_by_job_summary", &["job_id", "metric_id", "labels::text"]),
         ("metrics_summary", &["device_id", "metric_id", "labels::text"]),
         ("metric_units", &["metric_id"]),
-        ("energy_by_job", &["node", "part", "metric_id"]),
+        ("energy_by_job", &["node", "part", "source", "devices"]),
         ("histograms_by_job", &["device_id", "metric_id", "labels::text"]),
         ("get_metrics(job => 'hidden')", &["device_id", "metric_id", "labels::text"]),
     ] {

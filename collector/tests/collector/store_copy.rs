@@ -52,6 +52,7 @@ fn fill_columns(file: &std::path::Path) {
         .execute_batch(
             "INSERT INTO job_usage (job_key, ended) SELECT job_key, ended FROM job WHERE ended IS NOT NULL ON CONFLICT DO NOTHING;
              INSERT INTO job_usage (job_key, ended) SELECT min(job_key), 5000 FROM job WHERE true ON CONFLICT DO NOTHING;
+             INSERT INTO job_energy SELECT min(job_key), 'n1', 'node', 'power', 'meter1', 5, 1, 0.5, true, false FROM job;
              INSERT INTO notice (rule, about, job_key, recipient, subject, text, created) VALUES ('idle', 'job 1', 1, 'a', 'b', 'c', 5000);
              INSERT INTO notice_opt_out VALUES (1001, '*');
              INSERT INTO loss SELECT 5000, node, session_id, NULL, 3, 'clock', 4000, 5000, NULL FROM session LIMIT 1;

@@ -81,6 +81,7 @@ impl Asked {
             timeout: timeout.parse().unwrap(),
             node: None,
             nodes: BTreeMap::new(),
+            job_label: None,
             metrics: metrics.clone(),
         };
         Self { connection: connect(&settings, Path::new("/")).unwrap(), metrics }
@@ -91,7 +92,7 @@ impl Asked {
     }
 
     fn read(&mut self, found: &[Found]) -> Result<Vec<Option<f64>>, DeviceError> {
-        let wanted: Vec<&Found> = found.iter().collect();
+        let wanted: Vec<&str> = found.iter().map(|found| found.address.as_str()).collect();
         let mut numbers = vec![None; wanted.len()];
         self.connection.read(&wanted, &mut numbers)?;
         Ok(numbers.into_iter().map(|number| number.map(Number::to_f64)).collect())

@@ -58,7 +58,7 @@ impl Pricing {
         let is_job = target.job.is_some();
         for (name, source) in target.sources.open() {
             let wanted = samplings.entry(name).or_default();
-            for slot in &source.slots {
+            for slot in source.slots.iter() {
                 let metric = slot.definition.name();
                 wanted.sent.extend(source.sampling(plan, &metric));
                 wanted.held.extend(source.ring_sampling(plan, &metric).filter(|_| is_job));

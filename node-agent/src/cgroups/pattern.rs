@@ -92,6 +92,14 @@ impl Pattern {
         Some(captured)
     }
 
+    /// Returns the captures of a path. What follows the pattern's parts is ignored.
+    pub fn captures(&self, path: &str) -> Option<Captured> {
+        let mut names = path.trim_matches('/').split('/');
+        (0..self.depth()).try_fold(Captured::default(), |captured, depth| {
+            self.matches_part(depth, names.next()?, &captured)
+        })
+    }
+
     /// How the names begin of the slices that systemd nests in the slice `name`, if the pattern may match one
     /// of them at `depth`: systemd makes `a-b.slice` in `a.slice`.
     pub fn nested_at(&self, depth: usize, name: &str) -> Option<String> {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 
+use polymeter_proto::limits::LABEL_KEY_BYTES;
 use polymeter_proto::name::MetricName;
 use polymeter_proto::period::{Period, Sampling};
 use polymeter_proto::series::Identifier;
@@ -12,7 +13,7 @@ use polymeter_service::keys::Value;
 use super::node_lines::nodes_in;
 use super::value_parsers::absolute;
 use crate::sources::outside::{
-    DEVICES_MAX, DeviceMetric, DeviceSettings, InvalidSetting, Scale, check_address,
+    DEVICES_MAX, DeviceMetric, DeviceSettings, InvalidSetting, JobLabel, Scale, check_address,
 };
 
 /// Metrics of one device, each of which may be of many ports.
@@ -60,6 +61,7 @@ fn device(mut table: Section<'_>, span: &Span, reporter: &mut Reporter<'_>) -> O
     let mut nodes_by_port =
         table.parse("nodes_file", reporter, |path| nodes_in(path, device)).unwrap_or_default();
     nodes_by_port.extend(nodes(&mut table, reporter));
+    let job_label = job_label(&mut table, reporter);
     let tables = table.tables("metric", reporter).unwrap_or_default();
     table.finish(reporter);
     if tables.is_empty() || tables.len() > METRICS_MAX {
@@ -76,10 +78,23 @@ fn device(mut table: Section<'_>, span: &Span, reporter: &mut Reporter<'_>) -> O
     }
     let name = name?;
     let word = DeviceSettings::word_of(name.as_str());
+    let nodes = nodes_by_port;
     let device =
-        DeviceSettings { name, word, url: url?, credentials, timeout, node, nodes: nodes_by_port, metrics };
+        DeviceSettings { name, word, url: url?, credentials, timeout, node, nodes, job_label, metrics };
     check_metrics(&device, span, reporter);
     Some(device)
+}
+
+/// Takes the label that names jobs, with its pattern and the cluster of the jobs.
+fn job_label(table: &mut Section<'_>, reporter: &mut Reporter<'_>) -> Option<JobLabel> {
+    let others = ["job_pattern", "job_cluster"].into_iter().find_map(|key| Some((key, table.span(key)?)));
+    let name = table.parse("job_label", reporter, exported_label);
+    let pattern = table.parse("job_pattern", reporter, str::parse);
+    let cluster = table.parse("job_cluster", reporter, |text| Identifier::try_from(text));
+    if let (None, Some((key, span))) = (&name, others) {
+        reporter.fault(&span, format_args!("`{key}`: requires `job_label`, the label that names jobs"));
+    }
+    Some(JobLabel { label: name?, pattern, cluster })
 }
 
 /// Nodes by port, outlet or name.
@@ -170,6 +185,16 @@ fn label(text: &str) -> Result<String, Unexpected> {
     }
 }
 
+/// Label of an exporter, which may have capitals.
+fn exported_label(text: &str) -> Result<String, Unexpected> {
+    let is_word = text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+    if is_word && (1..=LABEL_KEY_BYTES).contains(&text.len()) {
+        Ok(text.to_owned())
+    } else {
+        Err(Unexpected { expected: "the name of a label, such as `jobid`", found: text.to_owned() })
+    }
+}
+
 fn period(text: &str) -> Result<Option<Sampling>, polymeter_proto::period::InvalidSampling> {
     if text == "off" { Ok(None) } else { text.parse().map(Some) }
 }
@@ -224,6 +249,26 @@ mod tests {
             faults.contains("devices.toml:6: `nodes_file`: ") && faults.contains("ports:1: expected"),
             "{faults}"
         );
+    }
+
+    #[test]
+    fn a_label_names_jobs_with_a_pattern_and_a_cluster() {
+        let metric = "[[device.metric]]\nname = 'power'\naddress = 'p'\nperiod = '1s'\n";
+        let of = |keys: &str| parse(&format!("{DEVICE}{keys}{metric}"));
+        let keys = "job_label = 'JobID'\njob_pattern = '{number}.*'\njob_cluster = 'lab'\n";
+        let label = of(keys).unwrap().devices.remove(0).job_label.unwrap();
+        let pattern = label.pattern.unwrap();
+        assert_eq!((label.label.as_str(), pattern.as_str()), ("JobID", "{number}.*"));
+        assert_eq!(label.cluster.unwrap().as_str(), "lab");
+        assert_eq!(of("").unwrap().devices.remove(0).job_label, None);
+        let faults = of("job_label = 'a b'\njob_pattern = '{user}'\n").unwrap_err();
+        for expected in
+            ["devices.toml:4: `job_label`: expected the name of a label", "devices.toml:5: `job_pattern`: "]
+        {
+            assert!(faults.contains(expected), "{expected}\n{faults}");
+        }
+        let alone = of("job_cluster = 'lab'\n").unwrap_err();
+        assert!(alone.contains("devices.toml:4: `job_cluster`: requires `job_label`"), "{alone}");
     }
 
     #[test]

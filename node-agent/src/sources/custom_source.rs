@@ -1,6 +1,7 @@
 //! Sources of kinds that have no variant of their own.
 
 use std::fmt;
+use std::sync::Arc;
 
 use polymeter_proto::period::Period;
 
@@ -14,6 +15,10 @@ pub trait CustomSource: Send + fmt::Debug {
     /// Empty for a source that only reports changes.
     fn slots(&self) -> &[Slot] {
         &[]
+    }
+
+    fn shared_slots(&self) -> Arc<[Slot]> {
+        self.slots().into()
     }
 
     /// Reads it once. Values that are missing are absent in `reading`, which has a place for each slot.

@@ -50,11 +50,11 @@ impl SourceKind for OutsideKind {
 fn open_device(device: &Arc<Device>, opening: &mut Opening<'_>, left: &mut Vec<Definition>) {
     let known = device.known();
     let name = format!("{DEVICE_KIND}/{}", device.settings.name);
-    opening.push_custom(name, Box::new(DeviceSource::new(device, &known.places)));
+    opening.push_custom(name, Box::new(DeviceSource::new(device, known.clone())));
     for metric in &device.settings.metrics {
         let name = device.settings.metric_name(metric);
         left.retain(|definition| definition.name() != name);
-        if known.places.iter().any(|place| place.slot.definition.name() == name) {
+        if known.slots.iter().any(|slot| slot.definition.name() == name) {
             continue;
         }
         if let Some(definition) = catalogue::find(&name) {

@@ -97,7 +97,7 @@ struct Mailbox {
 #[derive(Debug)]
 pub struct ThreadedSource {
     mailbox: Arc<Mailbox>,
-    slots: Vec<Slot>,
+    slots: Arc<[Slot]>,
     is_lasting: bool,
     has_last_read: bool,
     reads_wanted_only: bool,
@@ -128,7 +128,7 @@ impl ThreadedSource {
     /// Starts a thread called `name` that reads `source` on request.
     pub fn start(name: &str, mut source: Box<dyn CustomSource>) -> Result<Self, ThreadError> {
         let place = Place::take(&THREADS, THREADS_MAX).ok_or(ThreadError::TooMany)?;
-        let (slots, is_lasting) = (source.slots().to_vec(), source.is_lasting());
+        let (slots, is_lasting) = (source.shared_slots(), source.is_lasting());
         let (has_last_read, reads_wanted_only) = (source.has_last_read(), source.reads_wanted_only());
         let mailbox = Arc::new(Mailbox {
             request: ArrayQueue::new(1),
@@ -176,6 +176,10 @@ impl ThreadedSource {
     }
 
     pub fn slots(&self) -> &[Slot] {
+        &self.slots
+    }
+
+    pub(super) const fn shared_slots(&self) -> &Arc<[Slot]> {
         &self.slots
     }
 

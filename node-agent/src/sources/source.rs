@@ -1,5 +1,7 @@
 //! Sources: objects that are read in one operation, which gives one [`Reading`].
 
+use std::sync::Arc;
+
 use super::custom_source::CustomSource;
 use super::outcome::Outcome;
 use super::perf::PerfSource;
@@ -83,6 +85,13 @@ impl Source {
             Self::SummedFile(_) | Self::Perf(_) => UnknownLinesFound::default(),
             Self::Custom(source) => UnknownLinesFound::new(source.unknown_lines()),
             Self::Threaded(source) => source.unknown_lines().clone(),
+        }
+    }
+
+    pub fn shared_slots(&self) -> Arc<[Slot]> {
+        match self {
+            Self::Threaded(source) => Arc::clone(source.shared_slots()),
+            Self::TextFile(_) | Self::SummedFile(_) | Self::Perf(_) | Self::Custom(_) => self.slots().into(),
         }
     }
 

@@ -48,8 +48,8 @@ impl Devices {
             return None;
         };
         let first = self.renamed.get(now)?;
-        let pairs = slot.labels.pairs().iter().map(|(key, value)| {
-            (key.clone(), if key == Device::INTERFACE { first.clone() } else { value.clone() })
+        let pairs = slot.labels.iter().map(|(key, value)| {
+            (key.to_owned(), if key == Device::INTERFACE { first.clone() } else { value.to_owned() })
         });
         let labels = Labels::new(pairs.collect()).ok()?;
         Some(Slot { definition: slot.definition.clone(), labels })

@@ -2,12 +2,13 @@
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
 use polymeter_proto::batch::{Column, Job, Shape};
 use polymeter_proto::catalogue::is_stacks_source;
 use polymeter_proto::limits;
-use polymeter_proto::name::Selector;
+use polymeter_proto::name::{MetricName, Selector};
 use polymeter_proto::period::{Period, Sampling};
 use polymeter_proto::series::{
     Identifier, JobDescriptor, JobHandle, Labels, MetricDescriptor, MetricId, SeriesId, ShapeId,
@@ -22,7 +23,7 @@ const REQUESTED_HISTOGRAMS: usize = 256;
 
 #[derive(Debug, Default)]
 pub(crate) struct Ids {
-    metrics: BTreeMap<String, MetricId>,
+    metrics: BTreeMap<MetricName, MetricId>,
     next_series: u32,
     next_shape: u32,
     /// Metrics whose windows have a histogram whether it was requested or not.
@@ -76,12 +77,12 @@ impl Ids {
         let (mut groups, requested) = (Vec::new(), Cell::new(0));
         for ((period, sampling), (columns, numbers)) in by_sampling {
             // A node with hundreds of CPUs has more series of one source than fit into a block.
-            for (columns, numbers) in
-                columns.chunks(limits::BLOCK_COLUMNS).zip(numbers.chunks(limits::BLOCK_COLUMNS))
-            {
+            let mut columns = columns.into_iter();
+            for numbers in numbers.chunks(limits::BLOCK_COLUMNS) {
+                let columns = columns.by_ref().take(limits::BLOCK_COLUMNS).collect();
                 let id = ShapeId(self.next_shape);
                 self.next_shape += 1;
-                let (job, source, columns) = (job.cloned(), source.clone(), columns.to_vec());
+                let (job, source) = (job.cloned(), source.clone());
                 let shape = Shape { id, job, source, period, window: sampling.window, columns };
                 let group = Group::new(Arc::new(shape), numbers.to_vec()).sampled_at(sampling.period);
                 let has_histogram = |name: &str| {
@@ -112,9 +113,21 @@ impl Ids {
         Shape { id, job: job.cloned(), source, period: Period::SECOND, window: None, columns }
     }
 
-    fn column(&mut self, series: &mut SeriesIds, descriptor: MetricDescriptor, labels: &Labels) -> Column {
+    fn column(
+        &mut self,
+        series: &mut SeriesIds,
+        mut descriptor: MetricDescriptor,
+        labels: &Labels,
+    ) -> Column {
         let next_metric = MetricId(u32::try_from(self.metrics.len()).unwrap_or(u32::MAX));
-        let metric = *self.metrics.entry(descriptor.name.as_str().to_owned()).or_insert(next_metric);
+        let metric = match self.metrics.entry(descriptor.name.clone()) {
+            Entry::Occupied(known) => {
+                // All its columns share one name.
+                descriptor.name = known.key().clone();
+                *known.get()
+            }
+            Entry::Vacant(place) => *place.insert(next_metric),
+        };
         let next = &mut self.next_series;
         // A role that has changed does not begin another series.
         let series = *series.entry((metric, labels.clone().with_role(None))).or_insert_with(|| {

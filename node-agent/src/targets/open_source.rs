@@ -38,7 +38,7 @@ pub(crate) struct SourceOwner<'a> {
 #[derive(Debug)]
 pub(crate) struct OpenSource {
     pub(crate) id: SourceId,
-    pub(crate) slots: Vec<Slot>,
+    pub(crate) slots: Arc<[Slot]>,
     /// None for the whole target.
     pub(crate) step: Option<Arc<Step>>,
     /// True if it stays open when files are opened anew: [`Source::is_lasting`].
@@ -59,7 +59,7 @@ pub(crate) struct OpenSource {
 
 impl OpenSource {
     pub(super) fn new(id: SourceId, source: &Source, step: Option<Arc<Step>>, below: Option<Finder>) -> Self {
-        let (slots, is_lasting) = (source.slots().to_vec(), source.is_lasting());
+        let (slots, is_lasting) = (source.shared_slots(), source.is_lasting());
         let stated_interval = source.refresh_interval();
         let refresh_interval = stated_interval.get();
         let opened_descriptors = source.perf_descriptors();
@@ -80,16 +80,21 @@ impl OpenSource {
 
     /// Records the devices that its slots are of: their names in series, and their roles.
     pub(super) fn with_devices(mut self, devices: &Devices) -> Self {
-        for slot in &mut self.slots {
+        if devices.roles.is_empty() && devices.renamed.is_empty() {
+            return self;
+        }
+        let mut slots = self.slots.to_vec();
+        for slot in &mut slots {
             if let Some(in_series) = devices.in_series(slot) {
                 *slot = in_series;
             }
         }
         for (position, role) in &devices.roles {
-            if let Some(slot) = self.slots.get_mut(*position) {
+            if let Some(slot) = slots.get_mut(*position) {
                 slot.labels = std::mem::take(&mut slot.labels).with_role(Some(role.clone()));
             }
         }
+        self.slots = slots.into();
         self
     }
 

@@ -252,7 +252,7 @@ impl TrackedTarget {
     }
 
     pub(crate) fn samples(&self, name: &str) -> bool {
-        let mut slots = self.sources.whole().flat_map(|(_, source)| &source.slots);
+        let mut slots = self.sources.whole().flat_map(|(_, source)| source.slots.iter());
         slots.any(|slot| slot.definition.name() == name)
     }
 }

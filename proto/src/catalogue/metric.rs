@@ -1,6 +1,7 @@
 //! Metrics and their definitions.
 
 use std::fmt;
+use std::sync::Arc;
 
 use super::origin::{DEVICE_KIND, Origin};
 use super::perf_event::{self, PerfEvent};
@@ -145,7 +146,7 @@ pub struct Definition {
     /// That of the catalogue, or its twin in another unit: [`super::measured_in`].
     pub metric: &'static Metric,
     /// Text that the family's `*` stands for. None for a plain metric, and for a whole family.
-    pub instance: Option<Box<str>>,
+    pub instance: Option<Arc<str>>,
 }
 
 impl Definition {

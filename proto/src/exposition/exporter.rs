@@ -5,14 +5,15 @@
 //! unless the name ends in `_total`. Names that Polymeter gives a series are lower case, without the unit of
 //! a time.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt::Write;
+use std::hash::{BuildHasher, RandomState};
 use std::str::FromStr;
 
 use super::page::Format;
 use super::parser::{Event, FamilyKind, Fault, InvalidText, Parser, Sample};
 use crate::limits::LABELS;
-use crate::series::{InvalidIdentifier, Kind, Labels, Unit};
+use crate::series::{InvalidIdentifier, JOB_CLUSTER_LABEL, JOB_LABEL, Kind, Labels, Unit};
 
 /// Oldest value that is taken, as in queries of Prometheus. An exporter that shows older ones repeats what it
 /// once knew.
@@ -21,9 +22,9 @@ const STATED_AGE_US: i64 = 300_000_000;
 /// Clocks of exporters may be ahead by this much.
 const STATED_AHEAD_US: i64 = 10_000_000;
 
-/// Labels of the configuration: the device, and the node that it serves, whose users see the series. Labels
-/// of an exporter with these names get the prefix `exported_`, as in Prometheus.
-const CONFIGURED: [&str; 2] = ["device", "node"];
+/// Labels of the configuration: the device, and the node and the job that it serves, whose users see the
+/// series. Labels of an exporter with these names get the prefix `exported_`, as in Prometheus.
+const CONFIGURED: [&str; 4] = ["device", "node", JOB_LABEL, JOB_CLUSTER_LABEL];
 
 /// Choice of the series of a page: `node_cpu_seconds_total`, or `node_cpu_seconds_total{mode="idle"}` for those
 /// with these labels.
@@ -49,8 +50,7 @@ impl FromStr for SeriesSelector {
             return Err(InvalidSelector(text.to_owned()));
         };
         // `a 1` would be a sample with a time, and an empty value would select all.
-        let is_whole =
-            |labels: &Labels| labels.pairs().len() == sample.labels.len() && sample.time_us.is_none();
+        let is_whole = |labels: &Labels| labels.len() == sample.labels.len() && sample.time_us.is_none();
         let labels = labels(&sample).ok().filter(is_whole);
         let labels = labels.ok_or_else(|| InvalidSelector(text.to_owned()))?;
         Ok(Self { name: sample.name.to_owned(), labels })
@@ -104,13 +104,19 @@ impl<'a> ExporterSeries<'a> {
 
     /// Name and labels in one text, which a series keeps from page to page.
     pub fn key(&self) -> String {
-        let mut key = format!("{}{{", self.name);
+        let mut key = String::new();
+        self.write_key(&mut key);
+        key
+    }
+
+    fn write_key(&self, key: &mut String) {
+        key.push_str(self.name);
+        key.push('{');
         for (name, value) in self.labels.iter() {
             // Writing to a string cannot fail.
             write!(key, "{name}={value:?},").ok();
         }
         key.push('}');
-        key
     }
 
     fn identity(&self) -> (&str, &Labels) {
@@ -143,6 +149,8 @@ pub struct ExporterPage<'a> {
     pub refused: Refused,
     /// Line or name of the first that was refused, for a message.
     pub first_refused: Option<&'a [u8]>,
+    /// Samples that were taken, also those of series that the page has already.
+    admitted: usize,
 }
 
 /// It ends without `# EOF`. Its last series would look as if they had ended.
@@ -153,19 +161,64 @@ pub struct TruncatedPage;
 impl<'a> ExporterPage<'a> {
     /// Reads a whole page. The memory that it takes is bounded by the number of wanted series.
     pub fn read(text: &'a [u8], format: Format, wanted: &Wanted<'_>) -> Result<Self, TruncatedPage> {
+        let mut families = Families::default();
+        let mut series = Vec::new();
+        let mut page = Self::parse(text, format, |page, event| match event {
+            Event::Kind { family, kind } => families.note(family, wanted.series).kind = Some(kind),
+            Event::Help { family, text } => {
+                families.note(family, wanted.series).help_unit = help_unit(text);
+            }
+            Event::Sample(sample) => series.extend(page.admit(&sample, wanted)),
+        })?;
+        // Types may be stated behind the samples.
+        series.iter_mut().for_each(|series| families.describe(series));
+        series.sort_by(|one, other| one.identity().cmp(&other.identity()));
+        let all = series.len();
+        series.dedup_by(|later, earlier| later.identity() == earlier.identity());
+        page.refused.repeated += count(all - series.len());
+        // The exporter has no value now.
+        series.retain(|series| (series.value * series.factor).is_finite());
+        Ok(Self { series, ..page })
+    }
+
+    /// Calls `take` with the key, the value and the stated time of each wanted series, and keeps none of them:
+    /// an agent may read a thousand pages at once. Values that are no number are absent. Units and kinds are
+    /// not looked at.
+    pub fn read_values(
+        text: &'a [u8],
+        format: Format,
+        wanted: &Wanted<'_>,
+        mut take: impl FnMut(&str, f64, Option<i64>),
+    ) -> Result<Self, TruncatedPage> {
+        let (mut key, hasher) = (String::new(), RandomState::new());
+        let mut seen: HashSet<u64> = HashSet::new();
+        Self::parse(text, format, |page, event| {
+            let Event::Sample(sample) = event else { return };
+            let Some(series) = page.admit(&sample, wanted) else { return };
+            key.clear();
+            series.write_key(&mut key);
+            if !seen.insert(hasher.hash_one(&key)) {
+                page.refused.repeated += 1;
+            } else if series.value.is_finite() {
+                take(&key, series.value, series.time_us);
+            }
+        })
+    }
+
+    /// Calls `each` with what the page states, and counts invalid lines.
+    fn parse(
+        text: &'a [u8],
+        format: Format,
+        mut each: impl FnMut(&mut Self, Event<'a>),
+    ) -> Result<Self, TruncatedPage> {
         let mut page = Self::default();
         let text = match format {
             Format::Text => page.whole_lines(text),
             Format::OpenMetrics => text,
         };
-        let mut families = Families::default();
         for item in Parser::new(text, format) {
             match item {
-                Ok(Event::Kind { family, kind }) => families.note(family, wanted.series).kind = Some(kind),
-                Ok(Event::Help { family, text }) => {
-                    families.note(family, wanted.series).help_unit = help_unit(text);
-                }
-                Ok(Event::Sample(sample)) => page.take(sample, wanted),
+                Ok(event) => each(&mut page, event),
                 Err(Fault { fault: InvalidText::NoEnd, .. }) => return Err(TruncatedPage),
                 Err(Fault { line, .. }) => {
                     page.refused.invalid += 1;
@@ -175,14 +228,6 @@ impl<'a> ExporterPage<'a> {
                 }
             }
         }
-        // Types may be stated behind the samples.
-        page.series.iter_mut().for_each(|series| families.describe(series));
-        page.series.sort_by(|one, other| one.identity().cmp(&other.identity()));
-        let all = page.series.len();
-        page.series.dedup_by(|later, earlier| later.identity() == earlier.identity());
-        page.refused.repeated += count(all - page.series.len());
-        // The exporter has no value now.
-        page.series.retain(|series| (series.value * series.factor).is_finite());
         Ok(page)
     }
 
@@ -197,33 +242,32 @@ impl<'a> ExporterPage<'a> {
         whole
     }
 
-    /// Takes a sample that is wanted, or counts why it is refused.
-    fn take(&mut self, sample: Sample<'a>, wanted: &Wanted<'_>) {
-        if !wanted.selectors.is_empty()
-            && wanted.selectors.iter().all(|selector| selector.name != sample.name)
-        {
-            return;
+    /// Returns the series of a sample that is wanted, or counts why it is refused.
+    fn admit(&mut self, sample: &Sample<'a>, wanted: &Wanted<'_>) -> Option<ExporterSeries<'a>> {
+        let selectors = wanted.selectors;
+        if !selectors.is_empty() && selectors.iter().all(|selector| selector.name != sample.name) {
+            return None;
         }
-        let refused = match labels(&sample) {
+        let refused = match labels(sample) {
             Err(_) => &mut self.refused.invalid,
             Ok(labels) => {
-                let (time_us, series) = (sample.time_us, ExporterSeries::undescribed(&sample, labels));
-                let selectors = wanted.selectors;
+                let series = ExporterSeries::undescribed(sample, labels);
                 if !selectors.is_empty() && !selectors.iter().any(|selector| selector.selects(&series)) {
-                    return;
+                    return None;
                 }
-                if time_us.is_some_and(|time_us| !wanted.is_timely(time_us)) {
+                if series.time_us.is_some_and(|time_us| !wanted.is_timely(time_us)) {
                     &mut self.refused.untimely
-                } else if self.series.len() >= wanted.series {
+                } else if self.admitted >= wanted.series {
                     &mut self.refused.over_limit
                 } else {
-                    self.series.push(series);
-                    return;
+                    self.admitted += 1;
+                    return Some(series);
                 }
             }
         };
         *refused += 1;
         self.first_refused.get_or_insert(sample.name.as_bytes());
+        None
     }
 }
 
@@ -235,7 +279,7 @@ fn labels(sample: &Sample<'_>) -> Result<Labels, InvalidIdentifier> {
         (name, value.clone().into_owned())
     });
     let labels = Labels::escaped(pairs.collect())?;
-    if labels.pairs().len() < LABELS { Ok(labels) } else { Err(InvalidIdentifier::TooManyLabels) }
+    if labels.len() < LABELS { Ok(labels) } else { Err(InvalidIdentifier::TooManyLabels) }
 }
 
 #[derive(Debug, Clone, Copy, Default)]

@@ -18,7 +18,9 @@ pub use containment::{Device, SeriesOfSum, contained, role_of};
 pub use identifier::{Identifier, InvalidIdentifier};
 pub use labels::Labels;
 pub use role::{InvalidRole, Role, RoleKind};
-pub use served_node::{DEVICE_METRICS, served_node};
+pub use served_node::{
+    ALL_NODES, DEVICE_METRICS, JOB_CLUSTER_LABEL, JOB_LABEL, JobName, job_name, served_node,
+};
 pub use value::{Kind, Number, Unit};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

@@ -322,7 +322,7 @@ SELECT timestamp, device_id, metric_id, value, labels FROM (
     CROSS JOIN LATERAL polymeter_own_minutes(series.series_id, run.lower, run.minute_upper) AS bucket
 ) AS visible;
 
--- The functions that read samples of a list of series (charts.sql, energy.sql): they read the same through
+-- The functions that read samples of a list of series (charts.sql): they read the same through
 -- the functions above.
 DO $do$
 DECLARE
@@ -334,10 +334,7 @@ BEGIN
             ('polymeter_chart', $$FROM samples WHERE time >= %L AND time < %L', ahead, lower - interval '1 min', upper)$$,
              $$FROM polymeter_samples_among(%L, %L, %L) WHERE time < %4$L', ahead, ids, lower - interval '1 min', upper)$$),
             ('polymeter_chart', $$FROM %s_between(%L, %L) AS bucket WHERE true',$$, $$FROM %s_between(%L, %L, %L::int8[]) AS bucket WHERE true',$$),
-            ('polymeter_chart', $$date_bin(width, lower, 'epoch') - width, upper)$$, $$date_bin(width, lower, 'epoch') - width, upper, ids)$$),
-            ('polymeter_own_energy', $$FROM samples JOIN line USING (series_id)$$,
-             $$FROM polymeter_samples_among(%1$L, %4$L, %5$L) JOIN line USING (series_id)$$),
-            ('polymeter_own_energy', $$FROM %6$s_between(%4$L, %5$L) AS bucket$$, $$FROM %6$s_between(%4$L, %5$L, %1$L::int8[]) AS bucket$$)
+            ('polymeter_chart', $$date_bin(width, lower, 'epoch') - width, upper)$$, $$date_bin(width, lower, 'epoch') - width, upper, ids)$$)
         ) AS changes (function, before, after)
     LOOP
         definition := pg_get_functiondef(change.function::regproc);

@@ -14,7 +14,7 @@ DECLARE
         'metrics_summary', 'metrics_by_job_summary', 'metrics_by_device_summary', 'metric_units', 'promoted_metrics',
         'promoted_metrics_job', 'usage_by_job', 'energy_by_job', 'stacks', 'histograms_by_job'];
     -- The last two are there if Citus distributes the samples.
-    user_functions CONSTANT text[] := ARRAY['polymeter_own_jobs', 'polymeter_own_job_nodes', 'polymeter_own_energy',
+    user_functions CONSTANT text[] := ARRAY['polymeter_own_jobs', 'polymeter_own_job_nodes',
         'polymeter_own_samples', 'polymeter_own_minutes'];
     collector_tables CONSTANT text[] := ARRAY['api_token'];
     store_schema text;
@@ -93,7 +93,7 @@ BEGIN
                proname LIKE 'polymeter\_own\_%' AS is_definer
         FROM pg_proc WHERE pronamespace = (SELECT oid FROM pg_namespace WHERE nspname = current_schema())
             AND proname IN ('polymeter_create_partition', 'polymeter_create_rollup_partitions', 'polymeter_own_jobs',
-                            'polymeter_own_job_nodes', 'polymeter_own_energy', 'polymeter_create_roles', 'polymeter_get_metrics',
+                            'polymeter_own_job_nodes', 'polymeter_create_roles', 'polymeter_get_metrics',
                             'available_metrics', 'polymeter_chart', 'samples_chart')
     LOOP
         EXECUTE format('ALTER FUNCTION %s SET search_path = %I, pg_temp', called.name, current_schema());

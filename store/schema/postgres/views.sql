@@ -112,6 +112,17 @@ FROM jobs AS run CROSS JOIN LATERAL (
 ) AS used
 WHERE run.ended IS NOT NULL;
 
+-- The energy of these jobs by node and source.
+CREATE VIEW energy_by_job WITH (security_barrier) AS
+SELECT run.job_key, run.job_id, energy.node, energy.part, energy.source, energy.devices, energy.joules, energy.error_joules, energy.delay_s,
+       energy.is_counted, CASE WHEN energy.is_estimate THEN 'estimated' ELSE 'measured' END AS method,
+       run.started AS start_time, run.ended AS stop_time
+FROM jobs AS run CROSS JOIN LATERAL (
+    SELECT job_energy.* FROM job_usage JOIN job_energy USING (job_key)
+    WHERE job_usage.job_key = run.job_key AND elapsed_s IS NOT NULL OFFSET 0
+) AS energy
+WHERE run.ended IS NOT NULL;
+
 CREATE VIEW nodetime_by_job WITH (security_barrier) AS
 SELECT job_id, started - coalesce(clock_offset, '0') AS start_time, ended - coalesce(clock_offset, '0') AS stop_time, node
 FROM polymeter_visible_job_node;

@@ -124,6 +124,24 @@ CREATE TABLE job_usage (
 CREATE INDEX job_usage_by_end ON job_usage (ended);
 CREATE INDEX job_usage_missing ON job_usage (ended) WHERE elapsed_s IS NULL;
 
+-- The energy of a job that has ended, by node and source, as its report has it. `part`: `node` for the whole
+-- node, `processors`, `memory`, `gpus`, or `unknown` for a sensor of a device. `source`: the metric, behind that
+-- of the device if `devices` measured it. `is_counted`: the sum of these is the energy of the job; others stand
+-- beside them. `is_estimate`: the node was shared, and its energy divided by CPU time.
+CREATE TABLE job_energy (
+    job_key INTEGER NOT NULL REFERENCES job,
+    node text NOT NULL,
+    part text NOT NULL,
+    source text NOT NULL,
+    devices text,
+    joules REAL NOT NULL,
+    error_joules REAL,
+    delay_s REAL,
+    is_counted boolean NOT NULL,
+    is_estimate boolean NOT NULL
+);
+CREATE INDEX job_energy_by_job ON job_energy (job_key);
+
 -- The notices to persons. A row is inserted before the notice is sent: there is one for each rule and what it
 -- is about, such as a job. `result`: what became of it; null while it is sent, or if its collector ended
 -- meanwhile.

@@ -30,6 +30,14 @@ SELECT run.job_key, run.job_id, run.started AS start_time, run.ended AS stop_tim
 FROM jobs AS run JOIN job_usage AS used ON used.job_key = run.job_key
 WHERE used.elapsed_s IS NOT NULL AND run.ended IS NOT NULL;
 
+-- The energy of these jobs by node and source.
+CREATE VIEW energy_by_job AS
+SELECT run.job_key, run.job_id, energy.node, energy.part, energy.source, energy.devices, energy.joules, energy.error_joules, energy.delay_s,
+       energy.is_counted, CASE WHEN energy.is_estimate THEN 'estimated' ELSE 'measured' END AS method,
+       run.started AS start_time, run.ended AS stop_time
+FROM jobs AS run JOIN job_usage AS used ON used.job_key = run.job_key JOIN job_energy AS energy ON energy.job_key = run.job_key
+WHERE used.elapsed_s IS NOT NULL AND run.ended IS NOT NULL;
+
 CREATE VIEW nodetime_by_job AS
 SELECT job.job_id, job_node.started - coalesce(session.clock_offset_us * 1000, 0) AS start_time,
        job_node.ended - coalesce(session.clock_offset_us * 1000, 0) AS stop_time, job_node.node

@@ -54,6 +54,8 @@ pub enum LossReason {
     /// The agent did not announce their ids in spite of a request, or the dictionary would exceed its limits.
     UnknownId,
     UserSeries,
+    /// They are about a node that their agent may not state values about.
+    ServedNode,
     StoreRefused,
     /// They were acknowledged, but this store does not have them: it was lost or replaced since, it is a
     /// standby that took over before it had them, or another store has them.
@@ -89,7 +91,7 @@ impl Losses {
 }
 
 impl LossReason {
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::OutboxFull,
         Self::Refused,
         Self::SpoolDamaged,
@@ -97,6 +99,7 @@ impl LossReason {
         Self::Contradiction,
         Self::UnknownId,
         Self::UserSeries,
+        Self::ServedNode,
         Self::StoreRefused,
         Self::StoreReplaced,
     ];
@@ -111,6 +114,7 @@ impl LossReason {
             Self::Contradiction => "contradiction",
             Self::UnknownId => "unknown_id",
             Self::UserSeries => "user_series",
+            Self::ServedNode => "served_node",
             Self::StoreRefused => "store_refused",
             Self::StoreReplaced => "store_replaced",
         }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use polymeter_proto::read::SampleWindow;
 use polymeter_proto::series::{
-    Identifier, JobDescriptor, JobHandle, Kind, Labels, MetricDescriptor, Number, SessionDescriptor,
-    SessionId, served_node,
+    Identifier, JOB_LABEL, JobDescriptor, JobHandle, Kind, Labels, MetricDescriptor, Number,
+    SessionDescriptor, SessionId, served_node,
 };
 
 use super::store_id::StoreId;
@@ -18,7 +18,7 @@ pub struct SessionRecord {
 
 #[derive(Debug)]
 pub struct JobRecord {
-    /// Session of the node.
+    /// Session of the node; of a job that a device names, that of the device with the node of the job.
     pub session: Arc<SessionRecord>,
     /// The session's handle of the job. A job whose cgroups disappear and reappear gets a new handle each
     /// time.
@@ -52,9 +52,15 @@ impl SeriesRecord {
         &self.session.descriptor.node
     }
 
-    /// Returns the other node that a series of a device is about.
+    /// Returns the node that the store has the series of: that of the job for one of a job.
+    pub fn stored_node(&self) -> &Identifier {
+        self.job.as_ref().map_or_else(|| self.node(), |job| job.node())
+    }
+
+    /// Returns the other node that a series of a device is about. One whose labels name a job that it does
+    /// not belong to stays with the node that took it.
     pub fn served_node(&self) -> Option<&str> {
-        if self.job.is_some() {
+        if self.job.is_some() || self.labels.get(JOB_LABEL).is_some() {
             return None;
         }
         served_node(self.node(), self.metric.name.as_str(), &self.labels)
@@ -168,10 +174,36 @@ impl SampleBlock {
         )
     }
 
+    /// Returns the columns of the series for which `is_wanted` holds.
+    #[must_use]
+    pub fn with(&self, is_wanted: impl Fn(&SeriesRecord) -> bool) -> Self {
+        let wanted: Vec<bool> = self.series.iter().map(|series| is_wanted(series)).collect();
+        let rows = self.times_us.len();
+        let series = self.series.iter().zip(&wanted).filter(|(_, wanted)| **wanted);
+        Self {
+            line: Arc::clone(&self.line),
+            series: series.map(|(series, _)| Arc::clone(series)).collect(),
+            times_us: self.times_us.clone(),
+            values: columns(&self.values, rows, &wanted),
+            windows: self.windows.as_ref().map(|windows| WindowColumns {
+                counts: columns(&windows.counts, rows, &wanted),
+                min: columns(&windows.min, rows, &wanted),
+                max: columns(&windows.max, rows, &wanted),
+                sum: columns(&windows.sum, rows, &wanted),
+            }),
+        }
+    }
+
     /// Returns the times of the oldest and the newest sample, in microseconds since the epoch; none without
     /// samples.
     pub fn span_us(&self) -> Option<(i64, i64)> {
         let times = || self.times_us.iter().copied();
         times().min().zip(times().max())
     }
+}
+
+/// Returns the wanted columns of values, each of `rows` rows.
+fn columns<T: Copy>(values: &[T], rows: usize, wanted: &[bool]) -> Vec<T> {
+    let columns = values.chunks_exact(rows.max(1)).zip(wanted).filter(|(_, wanted)| **wanted);
+    columns.flat_map(|(column, _)| column.iter().copied()).collect()
 }

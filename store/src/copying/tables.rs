@@ -87,6 +87,21 @@ pub(super) const TABLES: &[Table] = &[
             ("energy_j", Real),
         ],
     ),
+    table(
+        "job_energy",
+        &[
+            ("job_key", Integer),
+            ("node", Text),
+            ("part", Text),
+            ("source", Text),
+            ("devices", Text),
+            ("joules", Real),
+            ("error_joules", Real),
+            ("delay_s", Real),
+            ("is_counted", Bool),
+            ("is_estimate", Bool),
+        ],
+    ),
     with_identity(
         "notice",
         &[

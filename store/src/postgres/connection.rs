@@ -244,7 +244,7 @@ async fn copy_samples(
     let columns = blocks.flat_map(|block| {
         let begin_us = block.times_us.first().copied();
         block.iter().filter_map(move |(series, column)| {
-            let key = has_keys.then(|| node_key(series.node().as_str()));
+            let key = has_keys.then(|| node_key(series.stored_node().as_str()));
             Some((series.id.get()?, begin_us, key, column))
         })
     });
@@ -291,7 +291,7 @@ async fn copy_windows(
         .filter_map(|(series, rows)| Some((series.id.get()?, series, rows)))
         .flat_map(|(id, series, rows)| {
             rows.filter_map(move |(time_us, value, window)| {
-                let key = has_keys.then(|| node_key(series.node().as_str()));
+                let key = has_keys.then(|| node_key(series.stored_node().as_str()));
                 Some(((id, stored_us(time_us)), value, window?, key))
             })
         })

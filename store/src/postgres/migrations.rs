@@ -28,12 +28,11 @@ const BEFORE_ROLLUPS: [&str; 8] = [
     include_str!("../../schema/postgres/triggers.sql"),
     include_str!("../../schema/postgres/control.sql"),
 ];
-const AFTER_ROLLUPS: [&str; 6] = [
+const AFTER_ROLLUPS: [&str; 5] = [
     include_str!("../../schema/postgres/retention.sql"),
     include_str!("../../schema/postgres/views.sql"),
     include_str!("../../schema/postgres/kwollect.sql"),
     include_str!("../../schema/postgres/charts.sql"),
-    include_str!("../../schema/postgres/energy.sql"),
     include_str!("../../schema/postgres/roles.sql"),
 ];
 

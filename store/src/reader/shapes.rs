@@ -67,7 +67,7 @@ fn blocks(of: SeriesScope<'_>) -> (&'static str, Value<'_>) {
             node.into(),
         ),
         SeriesScope::NodesOf(key) => (
-            "(SELECT DISTINCT node AS own_node FROM job_node WHERE job_key = $1) AS own CROSS JOIN series_block
+            "(SELECT node AS own_node FROM job_node WHERE job_key = $1 UNION SELECT '*') AS own CROSS JOIN series_block
              WHERE job_key IS NULL AND coalesce(served_node, node) = own_node || ''",
             Value::Integer(key),
         ),

@@ -12,7 +12,7 @@ use crate::{OpenOptions, StoreError};
 
 const ACTION: &str = "migrate the schema";
 
-const SCHEMA: [&str; 13] = [
+const SCHEMA: [&str; 12] = [
     include_str!("../../schema/sqlite/jobs.sql"),
     include_str!("../../schema/sqlite/samples.sql"),
     include_str!("../../schema/sqlite/sessions.sql"),
@@ -25,7 +25,6 @@ const SCHEMA: [&str; 13] = [
     include_str!("../../schema/sqlite/rollups.sql"),
     include_str!("../../schema/sqlite/retention.sql"),
     include_str!("../../schema/sqlite/views.sql"),
-    include_str!("../../schema/sqlite/energy.sql"),
 ];
 
 /// Creates the schema, or migrates it to the newest version. Returns true if there was none.

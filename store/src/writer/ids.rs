@@ -41,7 +41,7 @@ pub(super) fn assign(
     // Each connection inserts and locks in this order, and the rows of a table sorted: connections that wait
     // for each other's rows cannot deadlock.
     let inserted = transaction(connection, |connection| {
-        sessions::insert_nodes(connection, series.iter().map(|series| series.node().as_str()), seen)?;
+        sessions::insert_nodes(connection, series.iter().map(|series| series.stored_node().as_str()), seen)?;
         series::insert(connection, &series)
     })?;
     // Ids are cached only after the commit.

@@ -1,6 +1,7 @@
 //! Writing side of a store: frames become rows in one transaction. The statements are the same for every
 //! backend.
 
+mod device_jobs;
 mod events;
 mod facts;
 pub(crate) mod firings;
@@ -24,8 +25,9 @@ mod transaction;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use polymeter_proto::series::{JobDescriptor, Labels, MetricDescriptor, SessionId};
+use polymeter_proto::series::{Identifier, JobDescriptor, JobName, Labels, MetricDescriptor, SessionId};
 
+pub use self::device_jobs::{DeviceJob, DeviceJobs};
 use self::transaction::transaction;
 use crate::accepted::{Accepted, Committed, JobOutcome, JobRecord, StoredOutcome};
 use crate::backend::{Connection, Opened};
@@ -122,6 +124,16 @@ impl Store {
         let connection = &mut *self.connection;
         let Some(key) = jobs::stored_key(connection, job).context(ACTION)? else { return Ok(Vec::new()) };
         series::beginning_with(connection, begin, (key, job.node().as_str()), limit).context(ACTION)
+    }
+
+    /// Returns the runs of jobs that devices name.
+    pub fn device_jobs(&mut self, names: &[JobName]) -> Result<DeviceJobs, StoreError> {
+        device_jobs::find(&mut *self.connection, names).context("look up the jobs that devices name")
+    }
+
+    /// Returns true if a job has run on a node.
+    pub fn had_jobs(&mut self, node: &Identifier) -> Result<bool, StoreError> {
+        device_jobs::had_jobs(&mut *self.connection, node).context("look up the jobs of a node")
     }
 
     /// Stores the unit and the kind of metrics that the store does not have yet. Returns the name, the unit

@@ -90,13 +90,13 @@ impl<'a> Place<'a> {
 }
 
 fn place(series: &SeriesRecord) -> Place<'_> {
-    let (job_key, node) = (key_of(series.job.as_ref()), series.node().as_str());
+    let (job_key, node) = (key_of(series.job.as_ref()), series.stored_node().as_str());
     Place { job_key, node, served_node: series.served_node() }
 }
 
 /// Returns what distinguishes a series from others of its job and node.
-fn member(series: &SeriesRecord) -> (&str, &[(String, String)]) {
-    (series.metric.name.as_str(), series.labels.pairs())
+fn member(series: &SeriesRecord) -> (&str, &str) {
+    (series.metric.name.as_str(), series.labels.identity())
 }
 
 /// Returns the ids of those of `series` that are in the store.
@@ -208,7 +208,7 @@ fn lock_nodes(
     if connection.dialect().for_update.is_empty() {
         return Ok(());
     }
-    let mut nodes: Vec<_> = series.iter().map(|series| series.node().as_str()).collect();
+    let mut nodes: Vec<_> = series.iter().map(|series| place(series).node).collect();
     nodes.sort_unstable();
     nodes.dedup();
     connection.query_batch(

@@ -35,12 +35,14 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
     }
     let Arguments { exporters, series, exporter_period, .. } = arguments;
     say(&format!("\n{exporters} exporters of {series} series every {exporter_period}:\n"));
+    let all_series = u64::from(*exporters) * u64::from(*series);
     let row = |scraped: &Scraped| {
         let of_store = |value: String| if scraped.expected == 0 { String::new() } else { value };
         vec![
             scraped.name.clone(),
             format!("{:.2}", 100.0 * scraped.cpu_s / scraped.seconds),
             format!("{:.1} MiB", to_f64(scraped.memory_kib) / 1024.0),
+            (scraped.memory_kib * 1024 / all_series.max(1)).to_string(),
             scraped.pages.to_string(),
             of_store(format!("{} of {}", scraped.stored, scraped.expected)),
             format!("{:.2}", 100.0 * scraped.stand_in_cpu_s / scraped.seconds),
@@ -48,7 +50,15 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
     };
     let rows: Vec<_> = rows.iter().map(row).collect();
     table::table(
-        &["program", "CPU, % of a core", "memory", "pages", "samples stored", "exporters' CPU, % of a core"],
+        &[
+            "program",
+            "CPU, % of a core",
+            "memory",
+            "bytes for each series",
+            "pages",
+            "samples stored",
+            "exporters' CPU, % of a core",
+        ],
         &rows,
     );
     Ok(())

@@ -50,7 +50,7 @@ use identity::IdentityOptions;
 use polymeter_analysis::advice::DIRECTORY;
 use polymeter_analysis::command_totals::CPUS;
 use polymeter_analysis::gather::gather;
-use polymeter_analysis::job_usage::{array_id, job_usage};
+use polymeter_analysis::job_usage::{array_id, job_energy, job_usage};
 use polymeter_analysis::model::Report;
 use requests::ControlSocket;
 use signals::CaughtSignals;
@@ -313,7 +313,8 @@ fn store_figures(store: &StoreUrl, job: &JobRow, report: &Report) -> Result<(), 
     let mut table = JobUsageTable::open(store)?;
     // It is the one that ended last.
     if table.claim(1, 0, LEASE_US)?.contains(&job.job_key) {
-        table.put(job.job_key, ended_ns.div_euclid(1000), array_id(report), &job_usage(report))?;
+        let (usage, energy) = (job_usage(report), job_energy(report));
+        table.put(job.job_key, ended_ns.div_euclid(1000), array_id(report), &usage, &energy)?;
     }
     Ok(())
 }

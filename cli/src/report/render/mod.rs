@@ -201,6 +201,7 @@ mod tests {
                 joules: 7200.0,
                 error_joules: None,
                 watts_mean: Some(1800.0),
+                carbon_grams: None,
                 is_estimate: true,
                 nodes: 1,
                 parts: vec![EnergyPart { part: "processors", joules: 7200.0 }],

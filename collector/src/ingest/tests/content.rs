@@ -19,7 +19,9 @@ use polymeter_proto::wire::message::{ToAgent, ToCollector};
 use polymeter_store::accepted::{Accepted, LossReason, LossRecord, OutOfRange, STACK_DEPTH};
 
 use super::super::session::RequestTimes;
-use super::super::{Ingest, OutOfRangePolicy, TimeRange, UserSeries, Verdict, times};
+use super::super::{
+    DeviceAgents, Ingest, OutOfRangePolicy, ServedSeries, TimeRange, UserSeries, Verdict, times,
+};
 use super::{
     NOW_US, SESSION, accepted, at, descriptor, frame, metric, opened, peer, rejected, rejection, shape,
     source,
@@ -267,6 +269,72 @@ fn the_series_of_regions_have_a_bound_of_their_own() {
         lost.extend(accepted.losses.iter().map(|loss| (number, loss.samples, loss.reason)));
     }
     assert_eq!(lost, [(10, COLUMNS as u64, LossReason::UserSeries)]);
+}
+
+/// Shape of a device with a column for each of these labels.
+fn device_shape(job: Option<u32>, labels: &[&[(&str, &str)]]) -> Arc<Shape> {
+    let column = |(number, labels): (u32, &&[(&str, &str)])| {
+        let pairs = labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+        let name = MetricName::new("device.pdu3.power").unwrap();
+        let metric = MetricDescriptor { name, ..super::metric() };
+        Column {
+            series: SeriesId(number),
+            metric: (MetricId(2), metric),
+            labels: Labels::new(pairs).unwrap(),
+        }
+    };
+    let columns = (20..).zip(labels).map(column).collect();
+    Arc::new(Shape { columns, ..(*shape(2, job)).clone() })
+}
+
+#[test]
+fn values_about_other_nodes_are_of_agents_that_may_state_them() {
+    let labels: [&[(&str, &str)]; 4] =
+        [&[("node", "n2")], &[("outlet", "1")], &[("node", "n1")], &[("node", "*"), ("outlet", "2")]];
+    let ago_us = [NOW_US - 2, NOW_US - 1, NOW_US];
+    // The agent's node is n1.
+    for (agents, had_jobs, may_serve) in [
+        (DeviceAgents::default(), Some(false), true),
+        (DeviceAgents::default(), Some(true), false),
+        (DeviceAgents::default(), None, false),
+        (DeviceAgents::from_iter(["n?".to_owned()]), Some(true), true),
+        (DeviceAgents::from_iter(["devices*".to_owned()]), Some(false), false),
+    ] {
+        let (mut ingest, mut announced) = (Ingest::default(), Announced::default());
+        assert!(ingest.open(SESSION, &peer(), 0, at(0)));
+        let frame = frame(1, &device_shape(None, &labels), &ago_us, &mut announced, &[]);
+        let mut accepted = accepted(ingest.frame(&peer(), frame, at(0)));
+        let mut served = ServedSeries::new(agents.clone());
+        let asks = agents == DeviceAgents::default();
+        assert_eq!(served.unknown(&accepted, Duration::ZERO).had_jobs, asks);
+        had_jobs.iter().for_each(|had| served.learn_had_jobs(&descriptor().node, *had, Duration::ZERO));
+        let enforced = served.enforce(&mut accepted);
+        let lost: Vec<_> = accepted.losses.iter().map(|loss| (loss.samples, loss.reason)).collect();
+        let left: Vec<_> = accepted.samples[0].series.iter().map(|one| one.labels.to_string()).collect();
+        if may_serve {
+            assert_eq!((enforced.refused, lost, left.len()), (None, vec![], 4));
+        } else {
+            assert_eq!((enforced.refused.as_deref(), lost), (Some("n2"), vec![(6, LossReason::ServedNode)]));
+            assert_eq!(left, ["outlet=1", "node=n1"]);
+        }
+        assert_eq!(accepted.samples[0].values, vec![42; 3 * left.len()]);
+    }
+}
+
+#[test]
+fn a_first_job_makes_a_node_one_that_states_nothing_about_others() {
+    let (mut ingest, mut announced) = (Ingest::default(), Announced::default());
+    assert!(ingest.open(SESSION, &peer(), 0, at(0)));
+    let mut served = ServedSeries::new(DeviceAgents::default());
+    served.learn_had_jobs(&descriptor().node, false, Duration::ZERO);
+    let mut refused = Vec::new();
+    for (sequence, has_job) in [(1, false), (2, true), (3, false)] {
+        let shape = if has_job { shape(1, Some(1)) } else { device_shape(None, &[&[("node", "n2")]]) };
+        let frame = frame(sequence, &shape, &[NOW_US], &mut announced, &[]);
+        let mut accepted = accepted(ingest.frame(&peer(), frame, at(0)));
+        refused.push(served.enforce(&mut accepted).refused.is_some());
+    }
+    assert_eq!(refused, [false, false, true]);
 }
 
 /// Now, and just too old, just too far ahead, and just not too old.

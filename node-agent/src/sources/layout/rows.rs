@@ -1,7 +1,7 @@
 //! Lines of a text, their words, and the rows among them that are wanted.
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 use polymeter_proto::catalogue::{self, Cell, Definition, Form, Hierarchy, Origin, Row};
 use polymeter_proto::series::Labels;
@@ -44,7 +44,7 @@ pub(crate) struct Place {
     pub(crate) key_end: usize,
     pub(crate) first_word: usize,
     pub(crate) label: Option<(String, String)>,
-    pub(crate) instance: Option<Box<str>>,
+    pub(crate) instance: Option<Arc<str>>,
 }
 
 /// Finds the values in a line, if it is the wanted row.

@@ -25,13 +25,13 @@ pub trait Connection: Send + fmt::Debug {
     /// Fails if the device does not answer, or not as its protocol says. A metric that it lacks is no error.
     fn find(&mut self, metrics: &[DeviceMetric]) -> Result<Vec<Found>, DeviceError>;
 
-    /// Reads the `wanted` values, each into its place of `values`. A value that the device does not have now,
-    /// or that is the same measurement as the last one, stays absent.
+    /// Reads the values with the `wanted` addresses, each into its place of `values`. A value that the device
+    /// does not have now, or that is the same measurement as the last one, stays absent.
     ///
     /// # Errors
     ///
     /// Fails if there is no value because the device does not answer, or not as its protocol says.
-    fn read(&mut self, wanted: &[&Found], values: &mut [Option<Number>]) -> Result<(), DeviceError>;
+    fn read(&mut self, wanted: &[&str], values: &mut [Option<Number>]) -> Result<(), DeviceError>;
 
     /// Lists metrics that the device offers, for `polymeter device try`.
     ///

@@ -12,13 +12,13 @@ use std::time::Duration;
 use polymeter_proto::catalogue::{DeviceValue, of_device};
 use polymeter_proto::name::Selector;
 use polymeter_proto::period::Sampling;
-use polymeter_proto::series::{Labels, Unit};
+use polymeter_proto::series::{JOB_CLUSTER_LABEL, JOB_LABEL, Labels, Unit};
 use rustix::io::Errno;
 use tracing::{info, warn};
 
 use super::connection::{Connection, DeviceError, Found, Number, VALUES_MAX};
 use super::protocols::connect;
-use super::settings::{DeviceMetric, DeviceSettings, DeviceUnit};
+use super::settings::{DeviceMetric, DeviceSettings, DeviceUnit, JobLabel};
 use crate::clock;
 use crate::sources::lock::lock;
 use crate::sources::outcome::Outcome;
@@ -72,16 +72,17 @@ struct State {
 /// Values that the last search has found.
 #[derive(Debug, Default, Clone)]
 pub(in crate::sources) struct KnownValues {
-    pub(in crate::sources) places: Arc<Vec<Place>>,
+    pub(in crate::sources) slots: Arc<[Slot]>,
+    /// What is read for each slot.
+    pub(in crate::sources) places: Arc<[Place]>,
     /// Reason why there are none.
     pub(in crate::sources) missing: Option<String>,
 }
 
-/// A value with its series.
+/// How the value of a slot is read.
 #[derive(Debug, Clone, PartialEq)]
 pub(in crate::sources) struct Place {
-    pub(in crate::sources) slot: Slot,
-    found: Found,
+    address: Box<str>,
     of_type: DeviceValue,
     /// Factor from the device's number to the stored value.
     factor: f64,
@@ -140,7 +141,7 @@ impl Device {
             Ok(found) => {
                 state.succeed(self);
                 state.searched_ns = Some(clock::monotonic_ns());
-                self.publish(&found);
+                self.publish(found);
             }
             Err(error) => {
                 let mut values = lock(&self.values);
@@ -151,16 +152,19 @@ impl Device {
         }
     }
 
-    fn publish(&self, found: &[Found]) {
-        let found = found.iter().take(VALUES_MAX);
-        let mut places: Vec<Place> = found.filter_map(|found| place(&self.settings, found)).collect();
+    fn publish(&self, found: Vec<Found>) {
+        let found = found.into_iter().take(VALUES_MAX);
+        let mut names = BTreeSet::new();
+        let mut placed: Vec<(Slot, Place)> =
+            found.filter_map(|found| place(&self.settings, found, &mut names)).collect();
         // Two ports of the same name cannot be told apart.
         let mut series = BTreeSet::new();
-        places.retain(|Place { slot, .. }| series.insert((slot.definition.name(), slot.labels.clone())));
+        placed.retain(|(slot, _)| series.insert((slot.definition.name(), slot.labels.clone())));
+        let (slots, places): (Vec<_>, Vec<_>) = placed.into_iter().unzip();
         let missing = places.is_empty().then(|| "the device has no value that a metric names".to_owned());
         let mut values = lock(&self.values);
-        if *values.places != places || values.missing != missing {
-            *values = KnownValues { places: Arc::new(places), missing };
+        if *values.slots != slots || *values.places != places || values.missing != missing {
+            *values = KnownValues { slots: slots.into(), places: places.into(), missing };
             self.changes.fetch_add(1, Release);
         }
     }
@@ -173,9 +177,9 @@ impl Device {
         }
         let wanted: Vec<(u32, &Place)> =
             (0..).zip(places).filter(|(slot, _)| reading.is_wanted(*slot)).collect();
-        let found: Vec<&Found> = wanted.iter().map(|(_, place)| &place.found).collect();
+        let addresses: Vec<&str> = wanted.iter().map(|(_, place)| &*place.address).collect();
         let mut numbers = vec![None; wanted.len()];
-        let read = state.connection(self).and_then(|connection| connection.read(&found, &mut numbers));
+        let read = state.connection(self).and_then(|connection| connection.read(&addresses, &mut numbers));
         if let Err(error) = read {
             state.fail(self, &error);
             return Outcome::Retry(error.errno());
@@ -246,7 +250,8 @@ impl Place {
     }
 }
 
-fn place(device: &DeviceSettings, found: &Found) -> Option<Place> {
+/// Returns the series of a value, and how it is read. Series of one metric share its name in `names`.
+fn place(device: &DeviceSettings, found: Found, names: &mut BTreeSet<Arc<str>>) -> Option<(Slot, Place)> {
     let metric = device.metrics.get(found.metric)?;
     let factor = found.factor * metric.scale.factor();
     let is_counter = metric.is_counter.unwrap_or(found.of_type != DeviceValue::Gauge);
@@ -263,9 +268,15 @@ fn place(device: &DeviceSettings, found: &Found) -> Option<Place> {
         Some(DeviceUnit::Other(_)) => Unit::Labelled,
         None => found.unit,
     };
-    let definition = of_device(&device.word, metric.name.as_str(), unit, of_type)?;
-    let labels = Labels::escaped(labels(device, metric, found)).ok()?;
-    Some(Place { slot: Slot { definition, labels }, found: found.clone(), of_type, factor })
+    let mut definition = of_device(&device.word, metric.name.as_str(), unit, of_type)?;
+    if let Some(name) = &mut definition.instance {
+        match names.get(name) {
+            Some(known) => *name = Arc::clone(known),
+            None => drop(names.insert(Arc::clone(name))),
+        }
+    }
+    let labels = Labels::escaped(labels(device, metric, &found)).ok()?;
+    Some((Slot { definition, labels }, Place { address: found.address.into(), of_type, factor }))
 }
 
 fn labels(device: &DeviceSettings, metric: &DeviceMetric, found: &Found) -> Vec<(String, String)> {
@@ -278,11 +289,30 @@ fn labels(device: &DeviceSettings, metric: &DeviceMetric, found: &Found) -> Vec<
         (_, others) => labels.extend(others.iter().cloned()),
     }
     labels.retain(|(_, value)| !value.is_empty());
+    // A value that names a job is no value of the other jobs of a node, also where the job is not known.
+    if device.job_label.as_ref().is_some_and(|of| !name_job(of, &mut labels)) {
+        return labels;
+    }
     let node = found.labels.iter().find_map(|(_, value)| device.nodes.get(value)).or(device.node.as_ref());
     if let Some(node) = node.filter(|_| labels.iter().all(|(key, _)| key != NODE)) {
         labels.push((NODE.to_owned(), node.as_str().to_owned()));
     }
     labels
+}
+
+/// Replaces the label of a job, if there is one, by the job's id and cluster. Returns false if its value has
+/// no id of a job.
+fn name_job(of: &JobLabel, labels: &mut Vec<(String, String)>) -> bool {
+    let exported = format!("exported_{}", of.label);
+    let Some(at) = labels.iter().position(|(key, _)| *key == of.label || *key == exported) else {
+        return true;
+    };
+    let Some(job_id) = labels.get(at).and_then(|(_, value)| of.job_id(value)) else { return false };
+    labels.remove(at);
+    labels.push((JOB_LABEL.to_owned(), job_id));
+    let cluster = of.cluster.as_ref().map(|cluster| cluster.as_str().to_owned());
+    labels.extend(cluster.map(|cluster| (JOB_CLUSTER_LABEL.to_owned(), cluster)));
+    true
 }
 
 /// Devices of the configuration, by their words in metric names.

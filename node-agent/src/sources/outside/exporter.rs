@@ -1,11 +1,12 @@
 //! Exporters of Prometheus and OpenMetrics.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::fmt;
 
 use polymeter_proto::catalogue::DeviceValue;
 use polymeter_proto::exposition::{
-    ExporterPage, ExporterSeries, Format, InvalidSelector, SeriesSelector, Wanted, catalogue_name,
+    ExporterPage, ExporterSeries, Format, InvalidSelector, SeriesSelector, TruncatedPage, Wanted,
+    catalogue_name,
 };
 use polymeter_proto::name::MetricName;
 use polymeter_proto::series::Kind;
@@ -61,14 +62,27 @@ impl Exporter {
         answer: &'a Answer,
         selectors: &[SeriesSelector],
     ) -> Result<ExporterPage<'a>, DeviceError> {
-        let is_open_metrics = media_type(&answer.headers) == OPEN_METRICS;
-        let format = if is_open_metrics { Format::OpenMetrics } else { Format::Text };
-        let wanted = Wanted { selectors, series: VALUES_MAX, now_us: clock::realtime_us() };
-        let page = ExporterPage::read(&answer.body, format, &wanted)
-            .map_err(|_truncated| DeviceError::Malformed("its page ends without `# EOF`"))?;
+        let page = ExporterPage::read(&answer.body, format(answer), &wanted(selectors));
+        self.account(page)
+    }
+
+    fn account<'a>(
+        &mut self,
+        page: Result<ExporterPage<'a>, TruncatedPage>,
+    ) -> Result<ExporterPage<'a>, DeviceError> {
+        let page = page.map_err(|_truncated| DeviceError::Malformed("its page ends without `# EOF`"))?;
         self.refused = UnknownLines::new(page.refused.all(), page.first_refused);
         Ok(page)
     }
+}
+
+fn format(answer: &Answer) -> Format {
+    let is_open_metrics = media_type(&answer.headers) == OPEN_METRICS;
+    if is_open_metrics { Format::OpenMetrics } else { Format::Text }
+}
+
+fn wanted(selectors: &[SeriesSelector]) -> Wanted<'_> {
+    Wanted { selectors, series: VALUES_MAX, now_us: clock::realtime_us() }
 }
 
 /// Selectors of the metrics, each with the index of its metric. Addresses are checked with the configuration.
@@ -91,26 +105,23 @@ impl Connection for Exporter {
         Ok(found)
     }
 
-    fn read(&mut self, wanted: &[&Found], numbers: &mut [Option<Number>]) -> Result<(), DeviceError> {
-        let selectors = std::mem::take(&mut self.selectors);
+    fn read(&mut self, wanted: &[&str], numbers: &mut [Option<Number>]) -> Result<(), DeviceError> {
         let answer = self.answer()?;
-        let page = self.page(&answer, &selectors)?;
-        self.selectors = selectors;
-        let by_key: BTreeMap<String, &ExporterSeries<'_>> =
-            page.series.iter().map(|series| (series.key(), series)).collect();
-        for (found, number) in wanted.iter().zip(numbers) {
-            let Some(series) = by_key.get(&found.address) else {
-                self.stated.remove(&found.address);
-                continue;
-            };
+        let mut unread: HashMap<&str, &mut Option<Number>> = wanted.iter().copied().zip(numbers).collect();
+        let stated = &mut self.stated;
+        let take = |key: &str, value: f64, time_us: Option<i64>| {
+            let Some(number) = unread.remove(key) else { return };
             // A value of the same time is the last one again.
-            let is_repeated = match series.time_us {
-                Some(time_us) => self.stated.insert(found.address.clone(), time_us) == Some(time_us),
+            let is_repeated = match time_us {
+                Some(time_us) => stated.insert(key.to_owned(), time_us) == Some(time_us),
                 None => false,
             };
-            *number = (!is_repeated).then_some(Number::Double(series.value));
-        }
-        Ok(())
+            *number = (!is_repeated).then_some(Number::Double(value));
+        };
+        let page =
+            ExporterPage::read_values(&answer.body, format(&answer), &self::wanted(&self.selectors), take);
+        self.stated.retain(|address, _| !unread.contains_key(address.as_str()));
+        self.account(page).map(drop)
     }
 
     fn offers(&mut self) -> Result<Vec<DeviceMetric>, DeviceError> {

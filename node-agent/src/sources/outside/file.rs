@@ -68,12 +68,12 @@ impl Connection for FileLines {
         Ok(find_names(metrics, values.by_name.keys()))
     }
 
-    fn read(&mut self, wanted: &[&Found], numbers: &mut [Option<Number>]) -> Result<(), DeviceError> {
+    fn read(&mut self, wanted: &[&str], numbers: &mut [Option<Number>]) -> Result<(), DeviceError> {
         let (values, written) = self.values()?;
-        for (found, number) in wanted.iter().zip(numbers) {
-            let Some(Value { number: read, time }) = values.by_name.get(&found.address) else { continue };
+        for (address, number) in wanted.iter().zip(numbers) {
+            let Some(Value { number: read, time }) = values.by_name.get(*address) else { continue };
             let measured = time.map_or(written, Measured::Stated);
-            if self.last.insert(found.address.clone(), measured) != Some(measured) {
+            if self.last.insert((*address).to_owned(), measured) != Some(measured) {
                 *number = Some(Number::Double(*read));
             }
         }
@@ -100,7 +100,7 @@ mod tests {
     }
 
     fn read(file: &mut FileLines, found: &[Found]) -> Vec<Option<Number>> {
-        let wanted: Vec<&Found> = found.iter().collect();
+        let wanted: Vec<&str> = found.iter().map(|found| &*found.address).collect();
         let mut numbers = vec![None; wanted.len()];
         file.read(&wanted, &mut numbers).unwrap();
         numbers

@@ -36,7 +36,9 @@ pub use connection::{Connection, DeviceError, Found, Number, VALUES_MAX};
 pub use credentials::Credentials;
 pub use device::OutsideDevices;
 pub use protocols::{InvalidAddress, check_address, connect};
-pub use settings::{DeviceMetric, DeviceSettings, DeviceUnit, DeviceUrl, InvalidSetting, Scale, Scheme};
+pub use settings::{
+    DeviceMetric, DeviceSettings, DeviceUnit, DeviceUrl, InvalidSetting, JobLabel, Scale, Scheme,
+};
 pub use trial::{Offer, OfferedValue, offers};
 
 /// Devices of one agent. Each has a thread.

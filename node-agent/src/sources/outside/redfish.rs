@@ -145,10 +145,10 @@ impl Connection for Redfish {
         Ok(found)
     }
 
-    fn read(&mut self, wanted: &[&Found], numbers: &mut [Option<Number>]) -> Result<(), DeviceError> {
+    fn read(&mut self, wanted: &[&str], numbers: &mut [Option<Number>]) -> Result<(), DeviceError> {
         let mut resources: BTreeMap<&str, Option<Value>> = BTreeMap::new();
-        for (found, place) in wanted.iter().zip(numbers) {
-            let Some((path, pointer)) = found.address.split_once('#') else { continue };
+        for (address, place) in wanted.iter().zip(numbers) {
+            let Some((path, pointer)) = address.split_once('#') else { continue };
             if !resources.contains_key(path) {
                 let resource = match self.resource(path) {
                     // A part of the machine was taken out.

@@ -9,6 +9,8 @@ use polymeter_proto::name::MetricName;
 use polymeter_proto::period::{Period, Sampling};
 use polymeter_proto::series::{Identifier, Unit};
 
+use crate::cgroups::Pattern;
+
 /// A device outside the nodes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeviceSettings {
@@ -25,7 +27,29 @@ pub struct DeviceSettings {
     pub node: Option<Identifier>,
     /// Nodes behind its ports, outlets or names, which their series have as the label `node`.
     pub nodes: BTreeMap<String, Identifier>,
+    /// Label that names the jobs that series are about.
+    pub job_label: Option<JobLabel>,
     pub metrics: Vec<DeviceMetric>,
+}
+
+/// Label of the job that a series is about.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct JobLabel {
+    pub label: String,
+    /// Where its value has the id of the job; none if that is the value.
+    pub pattern: Option<Pattern>,
+    /// Cluster of the jobs; none for any.
+    pub cluster: Option<Identifier>,
+}
+
+impl JobLabel {
+    /// Returns the id of the job that a value names.
+    pub(super) fn job_id(&self, value: &str) -> Option<String> {
+        match &self.pattern {
+            None => Some(value.to_owned()),
+            Some(pattern) => pattern.captures(value)?.job,
+        }
+    }
 }
 
 impl DeviceSettings {

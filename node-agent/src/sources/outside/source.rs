@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::device::{Changes, Device, Place};
+use super::device::{Changes, Device, KnownValues};
 use crate::clock;
 use crate::sources::custom_source::CustomSource;
 use crate::sources::outcome::Outcome;
@@ -23,20 +23,22 @@ const SETTLE_NS: u64 = 3_000_000_000;
 #[derive(Debug)]
 pub(in crate::sources) struct DeviceSource {
     device: Arc<Device>,
-    places: Arc<Vec<Place>>,
-    slots: Vec<Slot>,
+    known: KnownValues,
 }
 
 impl DeviceSource {
-    pub(in crate::sources) fn new(device: &Arc<Device>, places: &Arc<Vec<Place>>) -> Self {
-        let slots = places.iter().map(|place| place.slot.clone()).collect();
-        Self { device: Arc::clone(device), places: Arc::clone(places), slots }
+    pub(in crate::sources) fn new(device: &Arc<Device>, known: KnownValues) -> Self {
+        Self { device: Arc::clone(device), known }
     }
 }
 
 impl CustomSource for DeviceSource {
     fn slots(&self) -> &[Slot] {
-        &self.slots
+        &self.known.slots
+    }
+
+    fn shared_slots(&self) -> Arc<[Slot]> {
+        Arc::clone(&self.known.slots)
     }
 
     /// The metrics of a device have periods of their own, and each value may cost a request.
@@ -45,7 +47,7 @@ impl CustomSource for DeviceSource {
     }
 
     fn read(&mut self, reading: &mut Reading) -> Outcome {
-        let outcome = self.device.read(&self.places, reading);
+        let outcome = self.device.read(&self.known.places, reading);
         if outcome.has_values() {
             self.device.search();
         }
@@ -61,7 +63,7 @@ impl CustomSource for DeviceSource {
     }
 
     fn longest_gap_ns(&self) -> Option<u64> {
-        if self.slots.is_empty() {
+        if self.known.slots.is_empty() {
             Some(SEARCH_GAP_NS)
         } else {
             self.device.is_pushed().then_some(DRAIN_GAP_NS)
@@ -69,7 +71,7 @@ impl CustomSource for DeviceSource {
     }
 
     fn read_between(&mut self) {
-        if self.slots.is_empty() {
+        if self.known.slots.is_empty() {
             self.device.search();
         } else {
             self.device.drain();

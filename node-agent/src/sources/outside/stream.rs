@@ -123,8 +123,8 @@ impl LineStream {
         }
     }
 
-    fn has_all(&self, wanted: &[&Found]) -> bool {
-        wanted.iter().all(|found| self.arrived.contains_key(&found.address))
+    fn has_all(&self, wanted: &[&str]) -> bool {
+        wanted.iter().all(|address| self.arrived.contains_key(*address))
     }
 
     fn listen(&mut self) -> Result<(), DeviceError> {
@@ -141,15 +141,15 @@ impl Connection for LineStream {
 
     /// Waits for the next measurements of the wanted values. One that arrived before the last timeout is too
     /// old.
-    fn read(&mut self, wanted: &[&Found], numbers: &mut [Option<Number>]) -> Result<(), DeviceError> {
+    fn read(&mut self, wanted: &[&str], numbers: &mut [Option<Number>]) -> Result<(), DeviceError> {
         let oldest_ns = clock::monotonic_ns().saturating_sub(nanoseconds(self.timeout));
         self.arrived.retain(|_, arrived| arrived.at_ns >= oldest_ns);
         self.receive(self.timeout, |stream| stream.has_all(wanted))?;
         let mut is_any = wanted.is_empty();
-        for (found, number) in wanted.iter().zip(numbers) {
-            let Some(Arrived { value, .. }) = self.arrived.remove(&found.address) else { continue };
+        for (address, number) in wanted.iter().zip(numbers) {
+            let Some(Arrived { value, .. }) = self.arrived.remove(*address) else { continue };
             if let Some(time) = value.time {
-                self.last.insert(found.address.clone(), time);
+                self.last.insert((*address).to_owned(), time);
             }
             *number = Some(Number::Double(value.number));
             is_any = true;
@@ -240,7 +240,7 @@ mod tests {
         let names = [name.to_owned()];
         let found = find_names(&[metric], names.iter());
         let mut numbers = [None];
-        stream.read(&[&found[0]], &mut numbers).ok()?;
+        stream.read(&[&*found[0].address], &mut numbers).ok()?;
         numbers[0].map(Number::to_f64)
     }
 

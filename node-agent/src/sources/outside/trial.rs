@@ -38,7 +38,8 @@ pub fn offers(device: &DeviceSettings, root: &Path) -> Result<Vec<Offer>, Device
     let found = connection.find(&metrics)?;
     let mut numbers = vec![None; found.len()];
     if !found.is_empty() {
-        connection.read(&found.iter().collect::<Vec<_>>(), &mut numbers)?;
+        let addresses: Vec<&str> = found.iter().map(|found| &*found.address).collect();
+        connection.read(&addresses, &mut numbers)?;
     }
     let mut offers: Vec<Offer> = Vec::new();
     for (number, metric) in metrics.into_iter().enumerate() {

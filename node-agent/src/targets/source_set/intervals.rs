@@ -24,7 +24,7 @@ impl SourceSet {
             if source.step.as_ref().map(|step| step.level) != level {
                 continue;
             }
-            for slot in &source.slots {
+            for slot in source.slots.iter() {
                 let sources = sampled.entry(slot.definition.name()).or_default();
                 let entry = (name.as_str(), source.refresh_interval);
                 // The series of a metric of one source follow one another.
@@ -38,7 +38,7 @@ impl SourceSet {
 
     /// Units of the metrics of open sources that measure in another unit than the catalogue's.
     pub(crate) fn measured_units(&self) -> BTreeMap<String, Unit> {
-        let slots = self.open().values().flat_map(|source| &source.slots);
+        let slots = self.open().values().flat_map(|source| source.slots.iter());
         let scaled = slots.filter(|slot| {
             let of_catalogue = catalogue::find(&slot.definition.name());
             of_catalogue.is_some_and(|of| of.metric.unit != slot.definition.metric.unit)

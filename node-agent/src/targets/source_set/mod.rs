@@ -144,7 +144,7 @@ impl SourceSet {
         if perf_cgroup != self.perf.cgroup {
             self.perf = PerfEvents { cgroup: perf_cgroup, is_released, ..PerfEvents::default() };
             let former = self.open.iter_mut().filter(|(name, _)| is_perf(name));
-            former.for_each(|(_, source)| source.slots.clear());
+            former.for_each(|(_, source)| source.slots = Arc::default());
         }
         let new_perf: Vec<_> = perf.into_iter().filter(|definition| !self.counts(definition)).collect();
         let is_anew = is_anew || files != self.files;
@@ -159,7 +159,7 @@ impl SourceSet {
             self.open.iter_mut().filter(|(name, source)| source.step.is_none() && is_perf(name))
         {
             if source.slots.iter().any(|slot| slot.definition.is_of_hardware()) {
-                source.slots.clear();
+                source.slots = Arc::default();
             }
         }
         self.perf.definitions.retain(|definition| !definition.is_of_hardware());
@@ -228,7 +228,7 @@ impl SourceSet {
     }
 
     fn sampled_names(&self) -> BTreeSet<String> {
-        let slots = self.whole().flat_map(|(_, source)| &source.slots);
+        let slots = self.whole().flat_map(|(_, source)| source.slots.iter());
         slots.map(|slot| slot.definition.name()).collect()
     }
 

@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::ops::{ControlFlow, Range};
 
 use polymeter_proto::read::{IdRanges, JobFilter, JobNodeRow, JobsOf, Query, ReadRow, RowBlock, SeriesOwner};
+use polymeter_proto::series::ALL_NODES;
 
 use super::read::Read;
 use crate::StoreError;
@@ -65,6 +66,9 @@ struct CurrentJob {
 /// Time before the start and after the end of a job on a node in which the node's series may be read, so that
 /// a counter has a value on either side.
 const NODE_MARGIN_NS: i64 = 60 * 1_000_000_000;
+
+/// The same of series of all nodes, from so long before this time on: a value of the site holds for long.
+const SITE_MARGIN_NS: i64 = 3600 * 1_000_000_000;
 
 /// Returns the time in which a job's user may read the series of a node.
 fn readable_ns(row: &JobNodeRow) -> Range<i64> {
@@ -217,6 +221,11 @@ impl<R: Read> GuardedReader<R> {
             }
             ControlFlow::Continue(())
         })?;
+        let ends = (times.values().map(|time| time.start).min(), times.values().map(|time| time.end).max());
+        if let (Some(begin_ns), Some(end_ns)) = ends {
+            // A value of the site may have been stated long before.
+            times.insert(ALL_NODES.to_owned(), begin_ns.saturating_sub(SITE_MARGIN_NS)..end_ns);
+        }
         let Some(current) = self.current.as_mut().filter(|current| current.job_key == job_key) else {
             return Ok(());
         };

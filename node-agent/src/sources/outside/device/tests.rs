@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use polymeter_proto::exposition::{ExporterPage, ExporterSeries, Format, Wanted};
 use polymeter_proto::name::MetricName;
 use polymeter_proto::period::Period;
 use polymeter_proto::series::Identifier;
@@ -22,12 +23,18 @@ fn settings(url: &str, metrics: Vec<DeviceMetric>) -> DeviceSettings {
         timeout,
         node: None,
         nodes,
+        job_label: None,
         metrics,
     }
 }
 
 fn metric(name: &'static str, address: &str) -> DeviceMetric {
     DeviceMetric::new(MetricName::new(name).unwrap(), address.to_owned())
+}
+
+/// Series of a value, and how it is read.
+fn placed(device: &DeviceSettings, found: Found) -> (Slot, Place) {
+    super::place(device, found, &mut BTreeSet::new()).unwrap()
 }
 
 fn found(label: Option<&str>, of_type: DeviceValue) -> Found {
@@ -44,24 +51,23 @@ fn a_value_has_the_name_unit_and_labels_of_the_configuration() {
         ..metric("outlet.power", "x")
     };
     let device = settings("file:///x", vec![outlet.clone()]);
-    let place = place(&device, &found(Some("7"), DeviceValue::Gauge)).unwrap();
-    let of_slot =
-        (place.slot.definition.name(), place.slot.definition.metric.unit, place.slot.labels.to_string());
+    let (slot, place) = placed(&device, found(Some("7"), DeviceValue::Gauge));
+    let of_slot = (slot.definition.name(), slot.definition.metric.unit, slot.labels.to_string());
     let labels = "device=pdu-3,node=node17,outlet=7".to_owned();
     assert_eq!(of_slot, ("device.pdu_3.outlet.power".to_owned(), Unit::Watts, labels));
     assert_eq!(place.bits(Number::Whole(985)).map(f64::from_bits), Some(98.5));
     let energy =
         DeviceMetric { unit: Some(DeviceUnit::Other("kWh".to_owned())), is_counter: Some(true), ..outlet };
     let device = settings("file:///x", vec![energy]);
-    let place = super::place(&device, &found(None, DeviceValue::Gauge)).unwrap();
-    assert_eq!(place.slot.labels.to_string(), "device=pdu-3,unit=kWh");
-    assert_eq!((place.of_type, place.slot.definition.metric.unit), (DeviceValue::Sum, Unit::Labelled));
+    let (slot, place) = placed(&device, found(None, DeviceValue::Gauge));
+    assert_eq!(slot.labels.to_string(), "device=pdu-3,unit=kWh");
+    assert_eq!((place.of_type, slot.definition.metric.unit), (DeviceValue::Sum, Unit::Labelled));
 }
 
 #[test]
 fn a_series_is_about_the_node_of_its_outlet_or_of_the_device() {
     let served = |device: &DeviceSettings, label: Option<&str>| {
-        let labels = place(device, &found(label, DeviceValue::Gauge)).unwrap().slot.labels;
+        let labels = placed(device, found(label, DeviceValue::Gauge)).0.labels;
         labels.get("node").map(str::to_owned)
     };
     let mut device = settings("file:///x", vec![metric("power", "x")]);
@@ -76,20 +82,67 @@ fn a_series_is_about_the_node_of_its_outlet_or_of_the_device() {
     assert_eq!(served(&device, Some("node9")).as_deref(), Some("node9"), "its lines name the nodes");
 }
 
+/// Pages of DCGM's exporter, of Lustre's, and lines in the form of OSC's exporter of cgroups.
+const PAGES: [&str; 3] = [
+    include_str!("../../../../../e2e/fuzz/corpus/exposition/dcgm"),
+    include_str!("../../../../../e2e/fuzz/corpus/exposition/lustre"),
+    "cgroup_memory_used_bytes{cgroup=\"/slurm/uid_20821/job_12\"} 315392\n\
+     cgroup_memory_used_bytes{cgroup=\"/slurm/uid_20821/job_12/step_0\"} 4096\n\
+     cgroup_memory_used_bytes{cgroup=\"/user.slice/user-20821.slice\"} 6.90176e+06\n\
+     cgroup_memory_used_bytes{cgroup=\"/torque/1182958.batch.example.com\"} 5.3e+10\n",
+];
+
+/// Labels of all series of a page, of a device that serves node17.
+fn job_labels(page: &str, label: &str, pattern: Option<&str>) -> Vec<String> {
+    let mut device = settings("http://x", vec![metric("value", "x")]);
+    device.node = Identifier::try_from("node17").ok();
+    let pattern = pattern.map(|pattern| pattern.parse().unwrap());
+    let cluster = Identifier::try_from("lab").ok();
+    device.job_label = Some(JobLabel { label: label.to_owned(), pattern, cluster });
+    let wanted = Wanted { selectors: &[], series: VALUES_MAX, now_us: 0 };
+    let page = ExporterPage::read(page.as_bytes(), Format::Text, &wanted).unwrap();
+    let of = |series: &ExporterSeries<'_>| {
+        let labels = series.labels.iter().map(|(key, value)| (key.to_owned(), value.to_owned()));
+        let found = Found { labels: labels.collect(), ..found(None, DeviceValue::Gauge) };
+        let labels = placed(&device, found).0.labels;
+        let of_job = ["job_cluster", "job_id", "node", label].map(|key| labels.get(key).unwrap_or("-"));
+        of_job.join(" ")
+    };
+    page.series.iter().map(of).collect()
+}
+
+#[test]
+fn labels_of_exporters_name_jobs_and_others_stay_with_the_device() {
+    let of_gpu = "lab 4711 node17 -";
+    // A GPU without a job is one of the node.
+    assert_eq!(job_labels(PAGES[0], "hpc_job", None), [of_gpu, of_gpu, "- - node17 -"]);
+    let of_lustre = job_labels(PAGES[1], "jobid", Some("{number}.*"));
+    assert_eq!(of_lustre, ["- - node17 -", "lab 4711 node17 -", "- - - cp.0"]);
+    let of_slurm = job_labels(PAGES[2], "cgroup", Some("slurm/uid_{uid}/job_{job}"));
+    let nobody = ["- - - /torque/1182958.batch.example.com", "- - - /user.slice/user-20821.slice"];
+    assert_eq!(of_slurm, ["lab 12 node17 -", "lab 12 node17 -", nobody[0], nobody[1]]);
+    let of_torque = job_labels(PAGES[2], "cgroup", Some("torque/{number}.*"));
+    assert_eq!(of_torque[2], "lab 1182958 node17 -");
+    // An exporter cannot name a job where the configuration names no label, nor a node.
+    let lying = "a{job_id=\"7\",job_cluster=\"x\",node=\"n9\"} 1\n";
+    assert_eq!(job_labels(lying, "jobid", None), ["- - node17 -"]);
+    assert_eq!(job_labels(lying, "job_id", None), ["lab 7 node17 7"]);
+}
+
 #[test]
 fn whole_counters_stay_whole_and_wrap_where_the_device_does() {
     let device = settings("file:///x", vec![metric("port.receive.bytes", "x")]);
     for (of_type, wraps_at) in [(DeviceValue::Count, None), (DeviceValue::Count32, Some(1 << 32))] {
-        let place = place(&device, &found(Some("1"), of_type)).unwrap();
-        assert_eq!(place.slot.definition.metric.wraps_at, wraps_at);
+        let (slot, place) = placed(&device, found(Some("1"), of_type));
+        assert_eq!(slot.definition.metric.wraps_at, wraps_at);
         assert_eq!(place.bits(Number::Whole(u64::MAX)), Some(u64::MAX));
         assert_eq!(place.bits(Number::Double(1.5)), None, "the device answers something else now");
     }
     let scaled = DeviceMetric { scale: Scale::new(512.0).unwrap(), ..metric("disk", "x") };
-    let place = place(&settings("file:///x", vec![scaled]), &found(None, DeviceValue::Count32)).unwrap();
+    let (_, place) = placed(&settings("file:///x", vec![scaled]), found(None, DeviceValue::Count32));
     assert_eq!(place.bits(Number::Whole(2)).map(f64::from_bits), Some(1024.0));
     let gauge = DeviceMetric { is_counter: Some(false), ..metric("level", "x") };
-    let place = super::place(&settings("file:///x", vec![gauge]), &found(None, DeviceValue::Count)).unwrap();
+    let (_, place) = placed(&settings("file:///x", vec![gauge]), found(None, DeviceValue::Count));
     assert_eq!((place.of_type, place.bits(Number::Double(f64::NAN))), (DeviceValue::Gauge, None));
 }
 
@@ -144,7 +197,7 @@ fn a_device_that_fails_is_left_alone_for_a_while_and_keeps_its_series() {
 #[test]
 fn two_values_of_one_name_are_one_series() {
     let device = Device::new(settings("file:///x", vec![metric("x", "x")]), Path::new("/"), Arc::default());
-    device.publish(&[
+    device.publish(vec![
         found(Some("a"), DeviceValue::Gauge),
         found(Some("a"), DeviceValue::Gauge),
         found(Some("b"), DeviceValue::Gauge),

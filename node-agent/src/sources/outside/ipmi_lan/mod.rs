@@ -121,12 +121,12 @@ impl Connection for IpmiLan {
         Ok(found)
     }
 
-    fn read(&mut self, wanted: &[&Found], numbers: &mut [Option<Number>]) -> Result<(), DeviceError> {
-        for (found, number) in wanted.iter().zip(numbers) {
-            *number = if found.address == POWER {
+    fn read(&mut self, wanted: &[&str], numbers: &mut [Option<Number>]) -> Result<(), DeviceError> {
+        for (address, number) in wanted.iter().zip(numbers) {
+            *number = if *address == POWER {
                 self.power()?.ok().map(|watts| Number::Whole(watts.into()))
             } else {
-                self.sensors.value(&mut self.controller, &found.address)?.map(Number::Double)
+                self.sensors.value(&mut self.controller, address)?.map(Number::Double)
             };
         }
         Ok(())

@@ -93,9 +93,9 @@ impl Connection for Snmp {
         Ok(found)
     }
 
-    fn read(&mut self, wanted: &[&Found], numbers: &mut [Option<Number>]) -> Result<(), DeviceError> {
+    fn read(&mut self, wanted: &[&str], numbers: &mut [Option<Number>]) -> Result<(), DeviceError> {
         let objects: Vec<ObjectId> =
-            wanted.iter().map(|found| tables::known(&found.address)).collect::<Result<_, _>>()?;
+            wanted.iter().map(|address| tables::known(address)).collect::<Result<_, _>>()?;
         let mut read = self.agent.get(&objects, value::number)?;
         read.sort_by(|(one, _), (other, _)| one.cmp(other));
         for (object, number) in objects.iter().zip(numbers) {

@@ -147,7 +147,7 @@ fn switch() -> Objects {
 
 /// Values by the labels of the series.
 fn read(device: &mut Snmp, found: &[Found]) -> BTreeMap<String, (Number, DeviceValue)> {
-    let wanted: Vec<&Found> = found.iter().collect();
+    let wanted: Vec<&str> = found.iter().map(|found| &*found.address).collect();
     let mut numbers = vec![None; wanted.len()];
     device.read(&wanted, &mut numbers).unwrap();
     let label =

@@ -148,6 +148,7 @@ fn settings(url: &str, addresses: &[&str]) -> DeviceSettings {
         credentials: None,
         node: None,
         nodes: BTreeMap::new(),
+        job_label: None,
         // A machine under load answers in time.
         timeout: Period::MINUTE,
         metrics: addresses.iter().enumerate().map(metric).collect(),
@@ -177,7 +178,7 @@ impl Asked {
     }
 
     fn read(&mut self, found: &[Found]) -> Result<Vec<Option<f64>>, DeviceError> {
-        let wanted: Vec<&Found> = found.iter().collect();
+        let wanted: Vec<&str> = found.iter().map(|found| &*found.address).collect();
         let mut numbers = vec![None; wanted.len()];
         self.connection.read(&wanted, &mut numbers)?;
         Ok(numbers.into_iter().map(|number| number.map(Number::to_f64)).collect())
