@@ -233,10 +233,6 @@ impl State {
 }
 
 impl Place {
-    fn served(&self) -> Option<&str> {
-        self.slot.labels.get(NODE)
-    }
-
     /// Bits of the stored value; none for a count that is negative or no number.
     fn bits(&self, number: Number) -> Option<u64> {
         match (self.of_type, number) {
@@ -248,6 +244,11 @@ impl Place {
             }
         }
     }
+}
+
+/// Node that a value is about.
+fn served_by(slot: &Slot) -> Option<&str> {
+    slot.labels.get(NODE)
 }
 
 /// Returns the series of a value, and how it is read. Series of one metric share its name in `names`.
@@ -355,8 +356,8 @@ impl OutsideDevices {
         for device in self.all.values() {
             let configured = device.settings.nodes.values().chain(&device.settings.node);
             served.extend(configured.map(ToString::to_string));
-            let places = device.known().places;
-            served.extend(places.iter().filter_map(|place| Some(place.served()?.to_owned())));
+            let slots = device.known().slots;
+            served.extend(slots.iter().filter_map(|slot| Some(served_by(slot)?.to_owned())));
         }
         served
     }
@@ -370,10 +371,10 @@ impl OutsideDevices {
     ) -> Vec<(Selector, Sampling)> {
         let mut metrics: BTreeMap<String, Sampling> = BTreeMap::new();
         for device in self.all.values() {
-            let places = device.known().places;
+            let slots = device.known().slots;
             let serving =
-                places.iter().filter(|place| place.served().is_some_and(|node| nodes.contains(node)));
-            let names: BTreeSet<String> = serving.map(|place| place.slot.definition.name()).collect();
+                slots.iter().filter(|slot| served_by(slot).is_some_and(|node| nodes.contains(node)));
+            let names: BTreeSet<String> = serving.map(|slot| slot.definition.name().to_string()).collect();
             for name in names {
                 let fitting = wanted.iter().filter(|(selector, _)| selector.matches(&name));
                 if let Some(sampling) = fitting.map(|(_, sampling)| *sampling).min() {
