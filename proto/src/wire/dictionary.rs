@@ -1,12 +1,12 @@
 //! In-band dictionary: a name is sent once, then represented by its id.
 
 use std::collections::btree_map::Entry::Vacant;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::batch::Shape;
+use crate::batch::{Column, Shape};
 use crate::ledger::JobOwner;
 use crate::limits;
 use crate::series::{
@@ -33,7 +33,8 @@ pub enum Entry {
 pub struct Announced {
     metrics: BTreeMap<MetricId, MetricDescriptor>,
     jobs: BTreeMap<JobHandle, JobDescriptor>,
-    series: BTreeMap<SeriesId, SeriesDescriptor>,
+    /// Their descriptors are those of the columns of `shapes`.
+    series: BTreeSet<SeriesId>,
     shapes: BTreeMap<ShapeId, Arc<Shape>>,
     functions: BTreeMap<FunctionId, FunctionDescriptor>,
     function_ids: HashMap<FunctionDescriptor, FunctionId>,
@@ -45,6 +46,11 @@ pub struct Announced {
     stacks_of_jobs: BTreeMap<JobHandle, usize>,
     next_stack: u32,
     version: u64,
+}
+
+fn descriptor_of(shape: &Shape, column: &Column) -> SeriesDescriptor {
+    let job = shape.job.as_ref().map(|job| job.handle);
+    SeriesDescriptor { metric: column.metric.0, job, labels: column.labels.clone() }
 }
 
 impl Announced {
@@ -60,11 +66,8 @@ impl Announced {
         for column in &shape.columns {
             let (metric, descriptor) = &column.metric;
             self.announce_metric(*metric, descriptor, entries);
-            if let Vacant(place) = self.series.entry(column.series) {
-                let job = shape.job.as_ref().map(|job| job.handle);
-                let series = SeriesDescriptor { metric: *metric, job, labels: column.labels.clone() };
-                place.insert(series.clone());
-                entries.push(Entry::Series(column.series, series));
+            if self.series.insert(column.series) {
+                entries.push(Entry::Series(column.series, descriptor_of(shape, column)));
             }
         }
         self.shapes.insert(shape.id, Arc::clone(shape));
@@ -161,7 +164,13 @@ impl Announced {
         let session = std::iter::once(Entry::Session(session.clone()));
         let metrics = self.metrics.iter().map(|(id, metric)| Entry::Metric(*id, metric.clone()));
         let jobs = self.jobs.iter().map(|(handle, job)| Entry::Job(*handle, job.clone()));
-        let series = self.series.iter().map(|(id, series)| Entry::Series(*id, series.clone()));
+        let columns =
+            self.shapes.values().flat_map(|shape| shape.columns.iter().map(move |column| (shape, column)));
+        let mut all_series = BTreeMap::new();
+        for (shape, column) in columns {
+            all_series.entry(column.series).or_insert_with(|| descriptor_of(shape, column));
+        }
+        let series = all_series.into_iter().map(|(id, series)| Entry::Series(id, series));
         let shapes = self.shapes.iter().map(|(id, shape)| Entry::Shape(*id, shape.descriptor()));
         let functions = self.functions.iter().map(|(id, function)| Entry::Function(*id, function.clone()));
         let stacks = self.stacks.iter().map(|(id, stack)| Entry::Stack(*id, *stack));
@@ -173,8 +182,16 @@ impl Announced {
     pub fn retire_job(&mut self, handle: JobHandle) {
         self.version += 1;
         self.jobs.remove(&handle);
-        self.series.retain(|_, series| series.job != Some(handle));
-        self.shapes.retain(|_, shape| shape.job.as_ref().is_none_or(|job| job.handle != handle));
+        let series = &mut self.series;
+        self.shapes.retain(|_, shape| {
+            let is_other = shape.job.as_ref().is_none_or(|job| job.handle != handle);
+            if !is_other {
+                for column in &shape.columns {
+                    series.remove(&column.series);
+                }
+            }
+            is_other
+        });
         if self.functions_of_jobs.remove(&handle).is_some() {
             self.stacks_of_jobs.remove(&handle);
             self.functions.retain(|_, function| function.job != handle);
