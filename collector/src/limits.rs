@@ -228,11 +228,11 @@ pub const CLOCK_OFFSET_US: i64 = 1_000_000;
 /// Agents asked at each [`CLOCK_TICK`].
 pub const CLOCK_REQUESTS: usize = 120;
 
-/// How long agents of devices sample for a job what the collector asks for: it ends by itself if the collector
-/// does.
+/// Length of a lease that a collector asks agents of devices for, on behalf of a job. It ends without the
+/// collector.
 pub const DEMAND_TIME: Duration = Duration::from_secs(90);
 
-/// How often that is asked for again.
+/// Interval at which such a lease is renewed.
 pub const DEMAND_INTERVAL: Duration = Duration::from_secs(30);
 
 /// The same for what an agent has refused or not answered.
@@ -268,7 +268,8 @@ pub const BEAT_INTERVAL: Duration = Duration::from_secs(2);
 /// counts as away, since the answer to a beat may come late.
 pub const OTHERS_AWAY: Duration = Duration::from_secs(10);
 
-/// How often collectors exchange the values of jobs' nodes, which they compare 5 s after each interval.
+/// Interval at which collectors exchange the values of jobs' nodes. They compare 5 s after each interval of
+/// values.
 pub const STRAGGLER_EXCHANGE: Duration = Duration::from_secs(1);
 
 /// How long a stopping collector waits for the record of its end.

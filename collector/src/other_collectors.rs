@@ -1,4 +1,4 @@
-//! Whether other collectors use the store.
+//! Presence of other collectors of the store.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

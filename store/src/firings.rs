@@ -20,7 +20,7 @@ const FORGOTTEN_US: i64 = 2 * DAY_US;
 /// node that recovered can be found again after 30 s at the earliest.
 const SAME_NODE_US: i64 = 25_000_000;
 
-/// How often a rule of collectors may fire for a job.
+/// Bounds on the firings of a rule of collectors for a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FiringBounds {
     pub hold_off_us: i64,

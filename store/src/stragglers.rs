@@ -13,7 +13,7 @@ use crate::{StoreError, StoreUrl};
 /// them.
 const KEPT_US: i64 = 60_000_000;
 
-/// What a node did in an interval. Its value is the quotient.
+/// Amount and weight of a node in an interval. Its value is the quotient.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NodeSum {
     pub node: Identifier,

@@ -38,10 +38,11 @@ const RULE: &str = "[[trigger]]\nname = \"slow\"\nwhen = \"straggler(cpu.usage)\
 
 /// Measures how soon collectors find a node that slows down, and what the comparison costs.
 ///
-/// Mock agents sample once a second; with several collectors each gets the same part of the nodes of a job. The CPU time of their nodes varies by 2 %, and one node takes
-/// 10 % less after 75 s. The time to detection is that from the begin of the first slower second until the
-/// store has the firing. The same load without the rule takes turns. The CPU time is that of all threads of
-/// the collectors, with a resolution of 10 ms, and of the server of the database. Fails if there is not exactly one firing, on this node.
+/// Mock agents sample once a second; with several collectors each gets the same part of the nodes of a job.
+/// The CPU time of their nodes varies by 2 %, and one node takes 10 % less after 75 s. The time to detection
+/// is that from the begin of the first slower second until the store has the firing. The same load without
+/// the rule takes turns. The CPU time is that of all threads of the collectors, with a resolution of 10 ms,
+/// and of the server of the database. Fails if there is not exactly one firing, on this node.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// Nodes of all jobs.

@@ -1,4 +1,4 @@
-//! What jobs ask of devices outside the nodes, by the agents that poll them. Pure.
+//! Demands of jobs on devices outside the nodes, by the agents that poll them. Pure.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -56,7 +56,7 @@ impl Demand {
     }
 }
 
-/// What the jobs on connected agents ask for, of all devices, by the reports of these agents; `now_us` is in
+/// Returns the demands of the jobs on connected agents, by the reports of these agents; `now_us` is in
 /// microseconds since the epoch. An agent asks for its own node only, and for the jobs that it tracks.
 pub(super) fn reported(
     reports: &HashMap<SessionId, DeviceReport>,

@@ -52,9 +52,9 @@ struct State {
     /// Newest report of each connected session that has anything to do with devices.
     reports: HashMap<SessionId, DeviceReport>,
     asked: BTreeMap<DemandKey, Asked>,
-    /// What jobs on nodes of other collectors ask for, by the collector.
+    /// Demands of jobs on nodes of other collectors, by the collector.
     elsewhere: HashMap<(String, JobOwner), Demand>,
-    /// What is stored for other collectors, each with the time since the start at which it is stored again.
+    /// Demands stored for other collectors, each with the time since the start at which it is stored again.
     shared: BTreeMap<JobOwner, (Demand, Duration)>,
 }
 
@@ -69,7 +69,7 @@ struct Asked {
     answer: Option<Value>,
 }
 
-/// What to send; an empty demand ends an earlier one.
+/// Demand to send; an empty one ends an earlier one.
 type Due = (DemandKey, JobNode, Demand);
 
 /// Request for the time, and for the report about devices.
@@ -194,7 +194,7 @@ impl Demands {
         self.lock().of_job(job).next().is_some()
     }
 
-    /// What the agents of devices sample for a job, in the form of answers to `plan`.
+    /// Returns the metrics that agents of devices sample for a job, as answers to `plan`.
     pub(super) fn plans(&self, job: &Identifier) -> Vec<NodeAnswer> {
         let state = self.lock();
         let plans = state.of_job(job).filter_map(|(key, asked)| {

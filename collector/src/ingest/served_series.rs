@@ -25,9 +25,9 @@ use crate::limits;
 /// Agents that may state values about nodes other than their own.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeviceAgents {
-    /// Those of nodes on which no job has run: service nodes.
+    /// Includes the agents of nodes on which no job has run: service nodes.
     without_jobs: bool,
-    /// Those of nodes with these names, or globs of names.
+    /// Names of the nodes of further agents, or globs of names.
     nodes: Vec<String>,
 }
 
@@ -64,7 +64,7 @@ struct Attributed {
     series: Arc<SeriesRecord>,
 }
 
-/// What the store was asked about served nodes and jobs.
+/// Answers of the store about served nodes and jobs.
 #[derive(Debug, Default)]
 pub(crate) struct ServedSeries {
     agents: DeviceAgents,
@@ -85,7 +85,7 @@ pub(crate) struct Unknown {
     pub(crate) names: HashSet<JobName>,
 }
 
-/// What was done to a frame.
+/// Result for a frame.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Enforced {
     /// A node whose values were refused.

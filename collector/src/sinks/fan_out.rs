@@ -30,7 +30,7 @@ pub(crate) struct Sinks(Arc<Queues>);
 #[derive(Debug, Default)]
 struct Queues {
     sinks: Vec<SinkQueue>,
-    /// Those that send to other databases, and that of `/federate`.
+    /// Queues of sinks that send to other databases, and that of `/federate`.
     senders: Vec<SinkQueue>,
     live: Option<LiveQueue>,
     stragglers: Option<SinkQueue>,
@@ -106,7 +106,7 @@ const FEDERATION: &str = "federation";
 /// Sinks that have no URL.
 pub(crate) struct OtherSinks {
     pub(crate) live: Option<LiveValues>,
-    /// Those that send to other databases, with the store whose rows all of these get.
+    /// Sinks that send to other databases, with the store whose rows all of these get.
     pub(crate) senders: (Vec<OutboundConfig>, StoreUrl),
     pub(crate) stragglers: Option<StragglerWatch>,
     /// Values for `/federate`.

@@ -1,4 +1,4 @@
-//! Which intervals of a job are known from other collectors, and which they know.
+//! Intervals of a job that are known from other collectors, and those that they know.
 
 use std::ops::Range;
 

@@ -42,7 +42,7 @@ pub struct LeaseRequest {
     pub demanded_by: Option<Identifier>,
 }
 
-/// What a job asks of the devices that this agent polls, as the collector says.
+/// Demand of a job on the devices that this agent polls, as the collector states it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DemandSpec {
     /// Owner of the job.
@@ -56,7 +56,7 @@ pub struct DemandSpec {
 }
 
 impl LeaseRequest {
-    /// What a request for a job as a whole asks of the devices that serve this node.
+    /// Returns the part of a request for a whole job that is about the devices that serve this node.
     pub(crate) fn of_devices(&self) -> impl Iterator<Item = &(Selector, Sampling)> {
         let is_of_job = self.job_id.is_some() && self.level.is_none() && !self.is_ring;
         self.metrics.iter().filter(move |(selector, _)| is_of_job && is_of_devices(selector))

@@ -41,7 +41,7 @@ pub(super) struct Placement {
     ticks: BTreeMap<usize, Ticks>,
 }
 
-/// When the load of the thread is measured next.
+/// Time of the next measurement of the load of the thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Next {
     /// Another program has placed the thread, or there is no choice.

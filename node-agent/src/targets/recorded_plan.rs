@@ -43,7 +43,8 @@ impl TrackedTarget {
         in_force.filter(|_| self.job.is_some()).collect()
     }
 
-    /// What a job asks of the devices that serve this node: the shortest period of each selector.
+    /// Returns the demands of a job on the devices that serve this node: the shortest period of each
+    /// selector.
     pub(crate) fn device_demands(&self) -> Vec<(String, InForce)> {
         let mut demands: BTreeMap<&str, &Lease> = BTreeMap::new();
         for lease in self.device_leases() {

@@ -73,13 +73,13 @@ struct State {
 #[derive(Debug, Default, Clone)]
 pub(in crate::sources) struct KnownValues {
     pub(in crate::sources) slots: Arc<[Slot]>,
-    /// What is read for each slot.
+    /// Place of the value of each slot.
     pub(in crate::sources) places: Arc<[Place]>,
     /// Reason why there are none.
     pub(in crate::sources) missing: Option<String>,
 }
 
-/// How the value of a slot is read.
+/// Address and form of the value of a slot.
 #[derive(Debug, Clone, PartialEq)]
 pub(in crate::sources) struct Place {
     address: Box<str>,

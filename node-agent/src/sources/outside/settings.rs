@@ -36,7 +36,7 @@ pub struct DeviceSettings {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JobLabel {
     pub label: String,
-    /// Where its value has the id of the job; none if that is the value.
+    /// Pattern of the value around the id of the job; none if the value is the id.
     pub pattern: Option<Pattern>,
     /// Cluster of the jobs; none for any.
     pub cluster: Option<Identifier>,

@@ -38,14 +38,14 @@ impl Verb for DemandRequest {
         r#"{"verb":"demand","job":"4242","nodes":["node17"],"plan":{"device.*.power":"20ms"},"for":"90s"}"#;
 }
 
-/// What an agent has to do with devices outside the nodes. A collector asks for it with the time, and gets it
+/// Relation of an agent to devices outside the nodes. A collector asks for it with the time, and gets it
 /// unasked when it changes.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeviceReport {
     /// Nodes that its devices serve.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub serves: Vec<String>,
-    /// What jobs on its node ask of the devices that serve it.
+    /// Demands of jobs on its node on the devices that serve it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub demands: Vec<JobDemand>,
 }
