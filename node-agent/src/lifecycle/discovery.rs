@@ -101,22 +101,22 @@ impl Discovery {
         self.passed_over
     }
 
-    /// All jobs that exist, by their relative path, without a walk if the last one is still valid: every
-    /// directory is watched, and nothing has been reported. Walks at every `WALK_RESCANS`th call
-    /// nevertheless.
-    pub(crate) fn rescan(&mut self, now_ns: u64) -> BTreeMap<PathBuf, FoundJob> {
+    /// True if a rescan must walk: a directory is not watched, a change was reported, or the last walk is too
+    /// long ago. Counts the rescans.
+    pub(crate) fn must_walk(&mut self, now_ns: u64) -> bool {
         self.rescans += 1;
         let is_overdue =
             self.rescans >= WALK_RESCANS || now_ns.saturating_sub(self.walked_at_ns) >= WALK_INTERVAL_NS;
-        if self.changed() || is_overdue || !self.watches.are_complete() {
-            return self.walk(now_ns);
-        }
-        self.found.clone()
+        self.changed() || is_overdue || !self.watches.are_complete()
     }
 
-    /// All jobs that exist now, by their relative path. Watches every directory in which a job or a part of
-    /// its path may appear.
-    pub(crate) fn walk(&mut self, now_ns: u64) -> BTreeMap<PathBuf, FoundJob> {
+    /// Jobs that the last walk has found, by their relative path.
+    pub(crate) const fn found(&self) -> &BTreeMap<PathBuf, FoundJob> {
+        &self.found
+    }
+
+    /// Finds all jobs that exist now. Watches every directory in which a job or a part of its path may appear.
+    pub(crate) fn walk(&mut self, now_ns: u64) -> &BTreeMap<PathBuf, FoundJob> {
         (self.rescans, self.walked_at_ns) = (0, now_ns);
         // A watch on a directory that was removed is forgotten before a directory of the same name is found.
         self.watches.drain();
@@ -140,8 +140,8 @@ impl Discovery {
         }
         self.watches.retain(&seen);
         self.passed_over = passed_over;
-        self.found.clone_from(&found);
-        found
+        self.found = found;
+        &self.found
     }
 
     /// Walks through one directory for all patterns whose first components its path matches.

@@ -230,7 +230,9 @@ impl Supervisor {
         let Dispatcher { edge, targets, lifecycle, .. } = &mut self.core;
         let walk = edge
             .find_jobs(search, targets, |found, descriptors| lifecycle.has_room(targets, found, descriptors));
-        self.core.walked(walk).await;
+        if let Some(walk) = walk {
+            self.core.walked(walk).await;
+        }
     }
 
     /// Returns the time at which numbers of jobs are looked for next.

@@ -83,6 +83,11 @@ impl Targets {
         self.by_key.iter().filter(|(_, target)| wanted(target)).map(|(key, _)| key.clone()).collect()
     }
 
+    /// Number of jobs that discovery has found; the others were registered.
+    pub(crate) fn found_count(&self) -> usize {
+        self.by_key.values().filter(|target| target.found_at.is_some()).count()
+    }
+
     pub(crate) fn job_count(&self) -> usize {
         self.by_key.keys().flatten().count()
     }

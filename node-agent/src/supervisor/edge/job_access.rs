@@ -22,30 +22,33 @@ pub(in crate::supervisor) enum Search {
 }
 
 impl NodeEdge {
-    /// Finds the jobs that exist. `has_room` returns whether there is room for a number of jobs; if not,
-    /// their owners are needed, too.
+    /// Finds the jobs that exist; none if a rescan need not walk, and the targets are those of the last walk.
+    /// `has_room` returns whether there is room for a number of jobs; if not, their owners are needed, too.
     pub(in crate::supervisor) fn find_jobs(
         &mut self,
         search: Search,
         targets: &Targets,
         has_room: impl Fn(usize, Descriptors) -> bool,
-    ) -> Walk {
-        let (descriptors, now_ns) = (self.descriptors(), clock::monotonic_ns());
-        let mut found = match search {
-            Search::Walk => self.discovery.walk(now_ns),
-            Search::Rescan => self.discovery.rescan(now_ns),
-        };
+    ) -> Option<Walk> {
+        let now_ns = clock::monotonic_ns();
+        let vanished = targets.keys_where(|target| {
+            target.found_at.is_none() && target.cgroups().is_some_and(|cgroups| !exists(cgroups))
+        });
+        if search == Search::Walk || self.discovery.must_walk(now_ns) {
+            self.discovery.walk(now_ns);
+        } else if vanished.is_empty() && self.discovery.found().len() == targets.found_count() {
+            return None;
+        }
+        let descriptors = self.descriptors();
+        let mut found = self.discovery.found().clone();
         if !has_room(found.len(), descriptors) {
             for job in found.values_mut().filter(|job| !job.names_owner()) {
                 let directory = job.cgroups.directories().first().map(|path| path.to_path_buf());
                 job.directory_uid = directory.and_then(|directory| identity::directory_owner(&directory));
             }
         }
-        let vanished = targets.keys_where(|target| {
-            target.found_at.is_none() && target.cgroups().is_some_and(|cgroups| !exists(cgroups))
-        });
         let passed_over = self.discovery.passed_over();
-        Walk { found, vanished, passed_over, descriptors }
+        Some(Walk { found, vanished, passed_over, descriptors })
     }
 
     /// Number of a job of Slurm, from its processes.
