@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 /// Each has a buffer and a descriptor.
-pub(crate) const CONNECTIONS: usize = 512;
+pub(crate) const CONNECTIONS: usize = 1024;
 
 /// Connections that only administrators and proxies have.
 pub(crate) const RESERVED_CONNECTIONS: usize = 32;
@@ -19,6 +19,12 @@ pub(crate) const RESERVED_READS: usize = 1;
 
 /// Places of each user of the Unix socket that is no proxy, so that no user excludes others.
 pub(crate) const CONNECTIONS_PER_USER: usize = 32;
+
+/// Time for which a request waits until its user has fewer in progress: many panels of a dashboard ask at once.
+pub(crate) const PLACE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Time for which a refused request keeps its place.
+pub(crate) const REFUSAL_DELAY: Duration = Duration::from_millis(100);
 
 /// Time for the answer to a refused connection.
 pub(crate) const REFUSAL_TIMEOUT: Duration = Duration::from_secs(1);

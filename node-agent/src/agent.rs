@@ -416,7 +416,7 @@ async fn supervised(
     endpoints: ControlEndpoints,
     ready: &SyncSender<io::Result<()>>,
 ) -> io::Result<()> {
-    let notices = waitable(endpoints.channels.notices_event().as_fd())?;
+    let waits = supervisor.waits(waitable(endpoints.channels.notices_event().as_fd())?)?;
     let listener = endpoints.listener.map(control::Listener::wait_on).transpose()?;
     ready.send(Ok(())).ok();
     // Both end with the runtime, when the supervisor has ended.
@@ -430,6 +430,6 @@ async fn supervised(
     if let Some(listener) = listener {
         tokio::spawn(control::serve(listener, endpoints.requests, endpoints.context));
     }
-    supervisor.run(received, notices).await;
+    supervisor.run(received, waits).await;
     Ok(())
 }

@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use polymeter_service::clock;
 use polymeter_service::token_bucket::TokenBucket;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{sleep, timeout};
 
 use super::identity::{Activity, Busy, KnownAdministrators};
 use crate::answer::Problem;
@@ -29,7 +31,8 @@ struct Uses {
 
 #[derive(Debug)]
 struct Use {
-    running: usize,
+    /// Places of requests in progress.
+    places: Arc<Semaphore>,
     streams: usize,
     requests: TokenBucket,
     bytes: TokenBucket,
@@ -41,9 +44,10 @@ pub(crate) struct Permit {
     quota: Arc<Quota>,
     uid: u32,
     began_ns: u64,
-    is_stream: bool,
+    /// None for a live stream.
+    place: Option<OwnedSemaphorePermit>,
     /// Keeps the place of its connection.
-    busy: Option<Busy>,
+    _busy: Busy,
 }
 
 impl Quota {
@@ -60,33 +64,53 @@ impl Quota {
         let requests = f64::from(self.limits.user_requests_per_second);
         let bytes = polymeter_proto::units::to_f64(self.limits.user_bytes_per_second);
         Use {
-            running: 0,
+            places: Arc::new(Semaphore::new(self.limits.user_requests)),
             streams: 0,
             requests: TokenBucket::new(requests, requests * limits::BURST_S),
             bytes: TokenBucket::new(bytes, bytes * limits::BURST_S),
         }
     }
 
-    pub(crate) fn acquire(self: &Arc<Self>, uid: u32, connection: &Activity) -> Result<Permit, Problem> {
-        let mut permit = self.acquire_at(uid, clock::monotonic_ns())?;
-        permit.busy = Some(connection.begin());
-        Ok(permit)
+    /// Takes a place for a request. Requests of one user beyond the limit wait, in their order. A refused
+    /// request keeps its place for a moment: else a client that repeats it at once would take the CPU.
+    pub(crate) async fn acquire(
+        self: &Arc<Self>,
+        uid: u32,
+        connection: &Activity,
+    ) -> Result<Permit, Problem> {
+        let places = self.places(uid, clock::monotonic_ns());
+        let Ok(Ok(place)) = timeout(limits::PLACE_TIMEOUT, places.acquire_owned()).await else {
+            let (requests, seconds) = (self.limits.user_requests, limits::PLACE_TIMEOUT.as_secs());
+            let detail =
+                format!("this user had {requests} requests in progress for {seconds} s; try again later");
+            return Err(Problem::too_many(detail, 1));
+        };
+        let began_ns = clock::monotonic_ns();
+        if let Err(problem) = self.charge_request(uid, began_ns) {
+            sleep(limits::REFUSAL_DELAY).await;
+            return Err(problem);
+        }
+        let (quota, place) = (Arc::clone(self), Some(place));
+        Ok(Permit { quota, uid, began_ns, place, _busy: connection.begin() })
     }
 
-    fn acquire_at(self: &Arc<Self>, uid: u32, now_ns: u64) -> Result<Permit, Problem> {
+    fn places(&self, uid: u32, now_ns: u64) -> Arc<Semaphore> {
         let mut uses = self.uses();
         let users = &mut uses.by_user;
         if users.len() >= limits::PRINCIPALS && !users.contains_key(&uid) {
             users.retain(|_, of| {
-                of.running > 0 || of.streams > 0 || !of.requests.is_full(now_ns) || !of.bytes.is_full(now_ns)
+                // Requests that wait or are in progress have the places, too.
+                let is_used = Arc::strong_count(&of.places) > 1 || of.streams > 0;
+                is_used || !of.requests.is_full(now_ns) || !of.bytes.is_full(now_ns)
             });
         }
-        let of = users.entry(uid).or_insert_with(|| self.unused());
-        if of.running >= self.limits.user_requests {
-            let detail =
-                format!("this user already has {} requests in progress; try again later", of.running);
-            return Err(Problem::too_many(detail, 1));
-        }
+        Arc::clone(&users.entry(uid).or_insert_with(|| self.unused()).places)
+    }
+
+    /// Counts a request of a user who has a place.
+    fn charge_request(&self, uid: u32, now_ns: u64) -> Result<(), Problem> {
+        let mut uses = self.uses();
+        let Some(of) = uses.by_user.get_mut(&uid) else { return Ok(()) };
         let debt_ns = of.bytes.debt_ns(now_ns);
         if debt_ns > 0 {
             let seconds = debt_ns / 1_000_000_000 + 1;
@@ -98,8 +122,7 @@ impl Quota {
             let detail = format!("more than {per_second} requests a second; try again later");
             return Err(Problem::too_many(detail, 1));
         }
-        of.running += 1;
-        Ok(Permit { quota: Arc::clone(self), uid, began_ns: now_ns, is_stream: false, busy: None })
+        Ok(())
     }
 
     pub(crate) fn streams(&self) -> usize {
@@ -135,111 +158,142 @@ impl Permit {
             let detail = format!("there are already {all} live streams; try again later");
             return Err(Problem::busy(detail, 30));
         }
-        of.running = of.running.saturating_sub(1);
         of.streams += 1;
         uses.streams += 1;
         drop(uses);
-        self.is_stream = true;
+        self.place = None;
         Ok(self)
     }
 }
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        let mut uses = self.quota.uses();
-        if self.is_stream {
-            uses.streams = uses.streams.saturating_sub(1);
-        } else {
+        if self.place.is_some() {
             let elapsed_ns = clock::monotonic_ns().saturating_sub(self.began_ns);
             self.quota.metrics.duration.observe(Duration::from_nanos(elapsed_ns).as_secs_f64());
+            return;
         }
+        let mut uses = self.quota.uses();
+        uses.streams = uses.streams.saturating_sub(1);
         if let Some(of) = uses.by_user.get_mut(&self.uid) {
-            let places = if self.is_stream { &mut of.streams } else { &mut of.running };
-            *places = places.saturating_sub(1);
+            of.streams = of.streams.saturating_sub(1);
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use futures_util::FutureExt;
+
     use super::*;
 
     const SECOND_NS: u64 = 1_000_000_000;
 
-    fn status(permit: Result<Permit, Problem>) -> Option<u16> {
+    fn quota(limits: ApiLimits) -> Arc<Quota> {
+        Arc::new(Quota::new(limits, KnownAdministrators::default(), ApiMetrics::default()))
+    }
+
+    async fn acquire(quota: &Arc<Quota>, uid: u32) -> Result<Permit, Problem> {
+        quota.acquire(uid, &Activity::default()).await
+    }
+
+    fn status<T>(permit: Result<T, Problem>) -> Option<u16> {
         permit.err().map(|problem| problem.status().as_u16())
     }
 
-    #[test]
-    fn requests_in_progress_are_limited_by_user() {
-        let quota = Arc::new(Quota::new(
-            ApiLimits { user_requests: 2, ..ApiLimits::default() },
-            KnownAdministrators::default(),
-            ApiMetrics::default(),
-        ));
-        let held: Vec<Permit> = (0..2).map(|_| quota.acquire_at(1, 0).unwrap()).collect();
-        assert_eq!(status(quota.acquire_at(1, 0)), Some(429));
-        assert_eq!(status(quota.acquire_at(2, 0)), None, "another user");
-        drop(held);
-        assert_eq!(status(quota.acquire_at(1, 0)), None);
+    #[tokio::test]
+    async fn requests_of_a_user_beyond_the_limit_wait_in_their_order() {
+        let quota = quota(ApiLimits { user_requests: 2, ..ApiLimits::default() });
+        let (first, second) = (acquire(&quota, 1).await.unwrap(), acquire(&quota, 1).await.unwrap());
+        assert_eq!(status(acquire(&quota, 2).await), None, "another user");
+        let mut third = Box::pin(acquire(&quota, 1));
+        let mut fourth = Box::pin(acquire(&quota, 1));
+        assert!((&mut third).now_or_never().is_none() && (&mut fourth).now_or_never().is_none());
+        drop(first);
+        let third = third.await.unwrap();
+        assert!((&mut fourth).now_or_never().is_none());
+        drop(second);
+        assert_eq!(status(fourth.await), None);
+        drop(third);
+        let of = quota.uses().by_user.get(&1).map(|of| of.places.available_permits());
+        assert_eq!(of, Some(2), "all places are free again");
+    }
+
+    #[tokio::test]
+    async fn requests_that_wait_too_long_are_refused() {
+        let quota = quota(ApiLimits { user_requests: 1, ..ApiLimits::default() });
+        let _first = acquire(&quota, 1).await.unwrap();
+        assert_eq!(status(acquire(&quota, 1).await), Some(429));
+    }
+
+    #[tokio::test]
+    async fn requests_that_are_refused_keep_their_place_for_a_moment() {
+        let quota =
+            quota(ApiLimits { user_requests: 1, user_requests_per_second: 1, ..ApiLimits::default() });
+        while acquire(&quota, 1).await.is_ok() {}
+        let begin_ns = clock::monotonic_ns();
+        let refused = futures_util::future::join_all((0..5).map(|_| acquire(&quota, 1))).await;
+        assert!(refused.iter().filter(|refused| refused.is_err()).count() >= 4, "one a second is allowed");
+        let delays = Duration::from_nanos(clock::monotonic_ns() - begin_ns);
+        assert!(delays >= 4 * limits::REFUSAL_DELAY, "one after the other");
+        assert_eq!(status(acquire(&quota, 2).await), None, "another user");
     }
 
     #[test]
     fn requests_a_second_are_limited_by_user() {
-        let quota = Arc::new(Quota::new(
-            ApiLimits { user_requests_per_second: 1, ..ApiLimits::default() },
-            KnownAdministrators::default(),
-            ApiMetrics::default(),
-        ));
-        let refused = (0..20).filter(|_| quota.acquire_at(1, SECOND_NS).is_err()).count();
+        let quota = quota(ApiLimits { user_requests_per_second: 1, ..ApiLimits::default() });
+        let request = |uid, now_ns| {
+            quota.places(uid, now_ns);
+            status(quota.charge_request(uid, now_ns))
+        };
+        let refused = (0..20).filter(|_| request(1, SECOND_NS).is_some()).count();
         assert_eq!(refused, 10);
-        assert_eq!(status(quota.acquire_at(2, SECOND_NS)), None);
-        assert_eq!(status(quota.acquire_at(1, 2 * SECOND_NS)), None);
+        assert_eq!(request(2, SECOND_NS), None);
+        assert_eq!(request(1, 2 * SECOND_NS), None);
     }
 
-    #[test]
-    fn a_user_who_read_too_much_waits() {
-        let quota = Arc::new(Quota::new(
-            ApiLimits { user_bytes_per_second: 1000, ..ApiLimits::default() },
-            KnownAdministrators::default(),
-            ApiMetrics::default(),
-        ));
-        let permit = quota.acquire(1, &Activity::default()).unwrap();
+    #[tokio::test]
+    async fn a_user_who_read_too_much_waits() {
+        let quota = quota(ApiLimits { user_bytes_per_second: 1000, ..ApiLimits::default() });
+        let permit = acquire(&quota, 1).await.unwrap();
         permit.charge(30_000);
-        assert_eq!(status(quota.acquire(1, &Activity::default())), Some(429));
-        assert_eq!(status(quota.acquire(2, &Activity::default())), None);
+        assert_eq!(status(acquire(&quota, 1).await), Some(429));
+        assert_eq!(status(acquire(&quota, 2).await), None);
         let later_ns = clock::monotonic_ns() + 21 * SECOND_NS;
-        assert_eq!(status(quota.acquire_at(1, later_ns)), None);
+        assert_eq!(status(quota.charge_request(1, later_ns)), None);
     }
 
     #[test]
     fn idle_principals_are_forgotten() {
-        let quota =
-            Arc::new(Quota::new(ApiLimits::default(), KnownAdministrators::default(), ApiMetrics::default()));
-        for uid in 0..100_000 {
-            quota.acquire_at(uid, u64::from(uid) * SECOND_NS).unwrap();
+        let quota = quota(ApiLimits::default());
+        let kept = quota.places(0, 0);
+        for uid in 1..100_000 {
+            let now_ns = u64::from(uid) * SECOND_NS;
+            quota.places(uid, now_ns);
+            quota.charge_request(uid, now_ns).unwrap();
         }
         assert!(quota.uses().by_user.len() <= limits::PRINCIPALS);
+        assert!(Arc::ptr_eq(&kept, &quota.places(0, 0)), "one with a request in progress is not");
     }
 
-    #[test]
-    fn streams_are_limited_by_user_and_in_total_apart_from_requests() {
+    #[tokio::test]
+    async fn streams_are_limited_by_user_and_in_total_apart_from_requests() {
         let limits = ApiLimits { user_requests: 1, streams: 3, user_streams: 2, ..ApiLimits::default() };
         let administrators = KnownAdministrators::new([7].into_iter());
         let quota = Arc::new(Quota::new(limits, administrators, ApiMetrics::default()));
-        let stream = |uid| quota.acquire_at(uid, 0).and_then(Permit::into_stream);
-        let held: Vec<Permit> = (0..2).map(|_| stream(1).unwrap()).collect();
-        assert_eq!(status(stream(1)), Some(429));
-        assert_eq!(status(quota.acquire_at(1, 0)), None, "requests are not affected");
-        let other = stream(2).unwrap();
-        assert_eq!((status(stream(2)), quota.streams()), (Some(503), 3));
+        let stream = async |uid| acquire(&quota, uid).await.and_then(Permit::into_stream);
+        let held = (stream(1).await.unwrap(), stream(1).await.unwrap());
+        assert_eq!(status(stream(1).await), Some(429));
+        assert_eq!(status(acquire(&quota, 1).await), None, "requests are not affected");
+        let other = stream(2).await.unwrap();
+        assert_eq!((status(stream(2).await), quota.streams()), (Some(503), 3));
         for administrator in [0, 7] {
-            let kept = stream(administrator).unwrap();
-            assert_eq!((status(stream(2)), quota.streams()), (Some(503), 4));
+            let kept = stream(administrator).await.unwrap();
+            assert_eq!((status(stream(2).await), quota.streams()), (Some(503), 4));
             drop(kept);
         }
         drop(held);
-        assert_eq!((status(stream(2)), quota.streams()), (None, 1));
+        assert_eq!((status(stream(2).await), quota.streams()), (None, 1));
         drop(other);
         assert_eq!(quota.streams(), 0);
     }

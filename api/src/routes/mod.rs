@@ -149,7 +149,7 @@ async fn serve(
 ) -> Result<Response, Problem> {
     let (head, body) = request.into_parts();
     let (principal, token) = shared.authenticator.authenticate(peer, &head.headers).await?;
-    let permit = shared.quota.acquire(principal.uid, &activity)?;
+    let permit = shared.quota.acquire(principal.uid, &activity).await?;
     let path = path.map_err(|_invalid| {
         Problem::new(StatusCode::BAD_REQUEST, "invalid", "the path is not valid UTF-8")
     })?;

@@ -181,7 +181,7 @@ mod tests {
     #[test]
     fn busy_connections_give_way_to_those_with_fewer() {
         let places = Places::new(Counter::default());
-        let held: Vec<_> = (1..=15).map(|uid| take(&places, uid, 32, true)).collect();
+        let held: Vec<_> = (1..=31).map(|uid| take(&places, uid, 32, true)).collect();
         assert_eq!(held.iter().map(Vec::len).sum::<usize>(), USERS_MAX);
         let mine = take(&places, 500, 20, true);
         assert_eq!(open(&places, &mine), 20);

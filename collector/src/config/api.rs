@@ -61,7 +61,8 @@ keys! {
     "query_timeout": Text("reach"), Usual("60s")
         => config.limits.query_timeout = value.parse(|text| duration_up_to(text, LONGEST));
 
-    /// The limits of one user: requests in progress, and requests and bytes a second.
+    /// The limits of one user: requests in progress, behind which others wait, and requests and bytes a
+    /// second.
     "user_requests": Integer(1, REQUESTS_MAX), Usual("8") => config.limits.user_requests = value.integer();
     "user_requests_per_second": Integer(1, REQUESTS_MAX), Usual("50")
         => config.limits.user_requests_per_second = value.integer();

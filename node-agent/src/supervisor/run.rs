@@ -1,5 +1,6 @@
 //! Loop of the supervisor.
 
+use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -19,7 +20,7 @@ use super::dispatcher::Dispatcher;
 use super::edge::{Edge, NodeEdge, Search, Shared, now};
 use super::owner_lookups::{JobPurpose, Purpose, User};
 use super::placement::Placement;
-use super::wait::{every, readable, until, waitable};
+use super::wait::{Ticker, every, readable, until, waitable};
 use super::{calibrator, processes, sampler_notices, status_view};
 use crate::admission::{Admission, ExerciseTimes};
 use crate::cgroups::Mounts;
@@ -67,12 +68,12 @@ pub(crate) struct Supervisor {
 }
 
 #[derive(Debug)]
-struct Waits {
+pub(crate) struct Waits {
     notices: AsyncFd<OwnedFd>,
     exits: Option<AsyncFd<OwnedFd>>,
     cgroups: Option<AsyncFd<OwnedFd>>,
-    rescan: Interval,
-    measure_cpu: Interval,
+    rescan: Ticker,
+    measure_cpu: Ticker,
     calibrate: Interval,
     flush_for_watch: Interval,
     triggers: Arc<Triggers>,
@@ -117,25 +118,19 @@ impl Supervisor {
         self.core.edge.exit_events.as_ref().map(ExitEvents::exit_watcher).cloned()
     }
 
-    /// Runs until asked to stop, and stops the sampler and the exit watcher. `notices` becomes readable when
-    /// the sampler has notices.
-    pub(crate) async fn run(
-        mut self,
-        requests: mpsc::Receiver<SupervisorRequest>,
-        notices: AsyncFd<OwnedFd>,
-    ) {
+    /// Runs until asked to stop, and stops the sampler and the exit watcher.
+    pub(crate) async fn run(mut self, requests: mpsc::Receiver<SupervisorRequest>, waits: Waits) {
         self.core.start().await;
         self.core.lifecycle.node_sampled(self.core.edge.descriptors());
         self.find_jobs(Search::Walk).await;
-        self.work(requests, notices).await;
+        self.work(requests, waits).await;
         if let Some(watcher) = self.exit_watcher() {
             watcher.stop();
         }
         self.core.edge.command(Command::Stop).await;
     }
 
-    async fn work(&mut self, mut requests: mpsc::Receiver<SupervisorRequest>, notices: AsyncFd<OwnedFd>) {
-        let mut waits = self.waits(notices);
+    async fn work(&mut self, mut requests: mpsc::Receiver<SupervisorRequest>, mut waits: Waits) {
         let (calibrated, mut calibrations) = mpsc::channel::<ExerciseTimes>(1);
         loop {
             // First of all: a job's cgroups are gone some milliseconds after its end.
@@ -147,9 +142,7 @@ impl Supervisor {
                 request = requests.recv() => match request {
                     None | Some(SupervisorRequest::Stop) => break,
                     Some(SupervisorRequest::Reload(config)) => {
-                        self.reload(*config).await;
-                        waits.cgroups = self.cgroup_changes();
-                        waits.rescan = rescans(&self.config);
+                        self.reload(*config, &mut waits).await;
                     }
                     Some(request) => self.serve(request).await,
                 },
@@ -182,8 +175,8 @@ impl Supervisor {
                         self.find_jobs(Search::Walk).await;
                     }
                 }
-                _ = waits.rescan.tick() => self.rescan().await,
-                _ = waits.measure_cpu.tick() => {
+                () = waits.rescan.tick() => self.rescan().await,
+                () = waits.measure_cpu.tick() => {
                     self.measure_cpu().await;
                     if self.release.is_due(self.core.edge.shared.counters.sources.load(Relaxed)) {
                         file_pages::release();
@@ -207,18 +200,20 @@ impl Supervisor {
         }
     }
 
-    fn waits(&self, notices: AsyncFd<OwnedFd>) -> Waits {
+    /// What [`Supervisor::run`] waits for. `notices` becomes readable when the sampler has notices. Fails
+    /// without descriptors for timers.
+    pub(crate) fn waits(&self, notices: AsyncFd<OwnedFd>) -> io::Result<Waits> {
         let exit_events = self.core.edge.exit_events.as_ref();
-        Waits {
+        Ok(Waits {
             notices,
             exits: exit_events.and_then(|exits| waitable(exits.descriptor()).ok()),
             cgroups: self.cgroup_changes(),
-            rescan: rescans(&self.config),
-            measure_cpu: every(MEASURE_CPU),
+            rescan: Ticker::every(rescan_interval(&self.config))?,
+            measure_cpu: Ticker::every(MEASURE_CPU)?,
             calibrate: every(calibrator::EVERY),
             flush_for_watch: every(FLUSH_FOR_WATCH),
             triggers: Arc::clone(&self.core.edge.shared.triggers),
-        }
+        })
     }
 
     /// Readable when cgroups were created or removed.
@@ -294,7 +289,7 @@ impl Supervisor {
         self.clock_watch.must_begin_anew(clock::ahead_ns(), is_free)
     }
 
-    async fn reload(&mut self, config: AgentConfig) {
+    async fn reload(&mut self, config: AgentConfig, waits: &mut Waits) {
         self.core.edge.reload(&config, config.jobs != self.config.jobs);
         self.core.targets.set_job_visibility(config.job_visibility);
         self.config = config;
@@ -304,6 +299,10 @@ impl Supervisor {
         let standing = standing_plan(&self.config, self.machine);
         self.core.reload(self.config.cluster.clone(), self.config.limits.clone(), standing).await;
         self.find_jobs(Search::Walk).await;
+        waits.cgroups = self.cgroup_changes();
+        if let Err(error) = waits.rescan.set(rescan_interval(&self.config)) {
+            warn!(%error, "cannot change the interval of rescans; restart the agent");
+        }
     }
 
     async fn close_removed(&mut self) {
@@ -393,6 +392,6 @@ fn standing_plan(config: &AgentConfig, machine: Machine) -> Plan {
     Plan { machine, baseline, steps, tasks, ring: hindsight.metrics, ..Plan::default() }
 }
 
-fn rescans(config: &AgentConfig) -> Interval {
-    every(Duration::from_micros(config.rescan_interval.as_micros()))
+const fn rescan_interval(config: &AgentConfig) -> Duration {
+    Duration::from_micros(config.rescan_interval.as_micros())
 }
