@@ -4,6 +4,7 @@
 mod job_ring;
 mod requests;
 mod segment;
+mod shares;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,8 +17,9 @@ use polymeter_proto::wire::frame::Encoder;
 use polymeter_service::token_bucket::TokenBucket;
 
 use self::job_ring::{JobRing, Part};
-pub use self::requests::{AHEAD_US, Held, NotKept, RingRequests, Wanted};
+pub use self::requests::{AHEAD_US, Held, HeldSpan, NotKept, RingRequests, Wanted};
 use self::segment::counts_of;
+use self::shares::Shares;
 use super::session::DeliverySession;
 use crate::lanes::{EventRecord, SampleBatch};
 
@@ -47,6 +49,8 @@ pub struct Rings {
     jobs: BTreeMap<JobHandle, JobRing>,
     encoder: Encoder,
     bandwidth: TokenBucket,
+    /// How the owners of jobs share the bandwidth.
+    shares: Shares<Option<u32>>,
     /// True if the rings hold other samples than the requesters know.
     is_changed: bool,
 }
@@ -60,6 +64,7 @@ impl Rings {
             jobs: BTreeMap::new(),
             encoder: Encoder::default(),
             bandwidth: TokenBucket::new(rate, rate),
+            shares: Shares::default(),
             is_changed: false,
         }
     }
@@ -116,6 +121,7 @@ impl Rings {
             delivery.count_not_kept(&lost, false);
             let dropped = ring.evict(now_us.saturating_sub(keep_us), memory_bytes);
             delivery.count_not_kept(&dropped, false);
+            self.is_changed |= !dropped.is_empty();
             let is_over =
                 ring.ended_us.is_some_and(|ended_us| now_us >= ended_us.saturating_add(after_end_us));
             if is_over && !ring.has_work() {
@@ -137,6 +143,11 @@ impl Rings {
             let sent = delivery.outbox_bytes().saturating_sub(before);
             self.bandwidth.charge(to_f64(sent as u64), now_ns);
         }
+        self.publish();
+    }
+
+    /// Tells the requesters what the rings hold, if that has changed.
+    pub(crate) fn publish(&mut self) {
         if std::mem::take(&mut self.is_changed) {
             let held = self.jobs.iter().map(|(handle, ring)| (*handle, ring.held()));
             self.requests.set_held(held.collect());
@@ -151,10 +162,14 @@ impl Rings {
         }
     }
 
-    /// Passes on the next part of a ring. False if nothing waits.
+    /// Passes on the next part of the ring whose turn it is. False if nothing waits.
     fn pass_on(&mut self, now_ns: u64, delivery: &mut DeliverySession) -> bool {
-        let Some(ring) = self.jobs.values_mut().find(|ring| ring.has_outgoing()) else { return false };
+        let waiting = self.jobs.values().filter(|ring| ring.has_outgoing());
+        let Some(owner) = self.shares.next(waiting.map(JobRing::owner)) else { return false };
+        let of_owner = self.jobs.values_mut().filter(|ring| ring.has_outgoing() && ring.owner() == owner);
+        let Some(ring) = of_owner.min_by_key(|ring| ring.turn) else { return false };
         let Some(part) = ring.next_part() else { return false };
+        ring.turn = self.shares.charge(owner, part.bytes());
         // The collector may forget the job once nothing more of it is known to follow.
         let is_over = ring.ended_us.is_some() && !ring.has_work();
         let over = is_over.then_some(ring.job.handle);
