@@ -20,7 +20,7 @@ use tracing::warn;
 use super::job_requests::JobRequests;
 use super::permission::ROOT;
 use crate::limits;
-use crate::notices::{NoticedFiring, NoticedSender};
+use crate::notices::{NoticedFiring, NoticedSender, Sharer};
 use crate::stragglers::Straggler;
 
 /// Firings that wait. The owners of the jobs share them and take turns: the nodes of one job can fire
@@ -46,15 +46,15 @@ pub(crate) struct NewFiring {
     bounds: Option<FiringBounds>,
 }
 
-/// Firings that wait, by the owners of their jobs.
+/// Firings that wait.
 #[derive(Debug)]
 struct Waiting {
-    firings: Mutex<Turns<Option<u32>, NewFiring>>,
+    firings: Mutex<Turns<Sharer, NewFiring>>,
     came: Notify,
 }
 
 impl Waiting {
-    fn lock(&self) -> MutexGuard<'_, Turns<Option<u32>, NewFiring>> {
+    fn lock(&self) -> MutexGuard<'_, Turns<Sharer, NewFiring>> {
         // The queue is consistent at every point where a panic could occur.
         self.firings.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -141,7 +141,7 @@ impl FiringSender {
     }
 
     fn send(&self, new: NewFiring) {
-        let offered = self.control.lock().offer(new.owner_uid, new);
+        let offered = self.control.lock().offer(Sharer::of(new.job_key, new.owner_uid), new);
         match offered {
             Ok(()) => self.control.came.notify_one(),
             Err(NewFiring { job, firing, .. }) => {

@@ -19,7 +19,20 @@ pub(crate) struct NoticedFiring {
     pub(crate) firing: FiringRow,
 }
 
-type Waiting = Arc<Mutex<Turns<Option<u32>, NoticedFiring>>>;
+/// User whose jobs share a queue: the owner of a job, or the job itself while its owner is unknown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Sharer {
+    Owner(u32),
+    Job(i64),
+}
+
+impl Sharer {
+    pub(crate) fn of(job_key: i64, owner_uid: Option<u32>) -> Self {
+        owner_uid.map_or(Self::Job(job_key), Self::Owner)
+    }
+}
+
+type Waiting = Arc<Mutex<Turns<Sharer, NoticedFiring>>>;
 
 #[derive(Debug, Clone)]
 pub(crate) struct NoticedSender(Waiting);
@@ -37,7 +50,7 @@ impl NoticedSender {
     pub(crate) fn offer(&self, owner_uid: Option<u32>, noticed: NoticedFiring) -> bool {
         // The queue is consistent at every point where a panic could occur.
         let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        waiting.offer(owner_uid, noticed).is_ok()
+        waiting.offer(Sharer::of(noticed.job_key, owner_uid), noticed).is_ok()
     }
 }
 
@@ -50,7 +63,7 @@ impl NoticedReceiver {
         self.lock().len()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Turns<Option<u32>, NoticedFiring>> {
+    fn lock(&self) -> MutexGuard<'_, Turns<Sharer, NoticedFiring>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -38,7 +38,7 @@ use crate::metrics::Metrics;
 use crate::shutdown::Shutdown;
 
 pub use self::config::{Action, NoticesConfig};
-pub(crate) use self::fired::{NoticedFiring, NoticedReceiver, NoticedSender, noticed_queue};
+pub(crate) use self::fired::{NoticedFiring, NoticedReceiver, NoticedSender, Sharer, noticed_queue};
 
 /// Added by the collector: it is about the owner of a job.
 const OF_OWNER: &str = "owner_wasted_core_hours";

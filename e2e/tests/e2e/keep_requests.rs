@@ -1,10 +1,15 @@
 //! `polymeter keep`: who may keep an interval of a job's ring, and until when.
 
 use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
 
+use polymeter_e2e::cgroup::TestCgroups;
+use polymeter_e2e::daemons::{Agent, Plan, collector};
 use polymeter_e2e::fixture::{Fixture, NEEDS, OTHER_USER, OWNER};
 use polymeter_e2e::two_nodes::TwoNodes;
-use polymeter_e2e::{TestEnvironment, require, stored, tests, text, wait_until};
+use polymeter_e2e::workload::Sleeper;
+use polymeter_e2e::{TestEnvironment, as_user, require, stored, tests, text, wait_until};
 use polymeter_store::reader::KeptIntervalRow;
 use serde_json::{Value, json};
 
@@ -13,6 +18,7 @@ tests![
     the_agent_keeps_for_the_owner_and_administrators,
     a_ring_whose_lease_has_ended_says_what_it_has,
     each_node_says_what_it_keeps,
+    the_owner_of_a_discovered_job_keeps_after_its_end,
 ];
 
 const ROOT: u32 = 0;
@@ -183,7 +189,7 @@ fn a_ring_whose_lease_has_ended_says_what_it_has() {
     let again = fixture.user(OWNER, "keep", &["--job", "x", "--last", "20s"]);
     let said = text(&again.stdout);
     assert!(said.contains("of 20 s") && said.contains("the ring has none before"), "{said}");
-    assert!(said.contains("none after, since the job or its lease has ended"), "{said}");
+    assert!(said.contains("the job, or its lease, ended then"), "{said}");
     fixture.end();
 }
 
@@ -224,10 +230,39 @@ fn each_node_says_what_it_keeps() {
             refused.push(answer);
         }
     }
-    assert!((4..=6).contains(&refused.len()), "{refused:?}");
+    // Those before may still wait.
+    assert!((4..=10).contains(&refused.len()), "{refused:?}");
     for answer in refused {
         assert_eq!(answer["code"], "busy", "{answer}");
         assert!(answer["message"].as_str().unwrap().contains("try again"), "{answer}");
     }
     fixture.end();
+}
+
+/// Nobody has announced the job: its owner is that of its processes.
+fn the_owner_of_a_discovered_job_keeps_after_its_end() {
+    require(&NEEDS);
+    let (env, cgroups) = (TestEnvironment::new(), TestCgroups::new());
+    let (collector, endpoint) = collector(&env, &env.endpoint());
+    let baseline = [("pids.current", "50ms")];
+    let plan = Plan { collector: &endpoint, jobs: &[cgroups.pattern()], baseline: &baseline };
+    let agent = Agent::start_with(&env, &plan, "", RING);
+    fs::set_permissions(env.path(""), PermissionsExt::from_mode(0o755)).unwrap();
+    let keep = |uid: u32| {
+        let keep = json!({"verb": "keep_last", "job": "x", "last": "25s", "reason": "crashed"});
+        as_user((uid, uid), || agent.ask(&keep))
+    };
+    let (job, sleeper) = (cgroups.job("x"), Sleeper::start_as(OWNER));
+    // The agent finds the job before it has a process.
+    agent.wait_until_tracked("x", &["v1/pids.current"]);
+    job.enter(sleeper.pid());
+    wait_until("the owner is known", || keep(OWNER)["answer"] == "keeps");
+    drop(sleeper);
+    job.remove();
+    stored::wait_for_end(&env, "x");
+    assert_eq!(keep(OTHER_USER)["answer"], "refused");
+    let kept = keep(OWNER);
+    assert_eq!(kept["answer"], "keeps", "{kept}");
+    agent.daemon.terminate();
+    collector.terminate();
 }

@@ -240,6 +240,11 @@ fn kept_text(kept: &Result<KeptPart, TriggerError>) -> String {
         }
         Err(TriggerError::NoRing) => "nothing kept: the job has no ring".to_owned(),
         Err(TriggerError::Busy) => "nothing kept: too many intervals wait".to_owned(),
+        Err(TriggerError::NotYet) => "nothing kept: the ring has no samples yet".to_owned(),
+        Err(TriggerError::Empty) => "nothing kept: the ring is empty".to_owned(),
+        Err(TriggerError::Outside { from, until }) => {
+            format!("nothing kept: the ring has samples from {from} to {until} UTC")
+        }
         Err(error) => format!("nothing kept: {error}"),
     }
 }

@@ -13,7 +13,7 @@ use polymeter_service::turns::Turns;
 use super::gpu_errors::{GpuError, GpuErrors};
 use super::job_triggers::{Chosen, Due, JobTriggers, Voice};
 use super::rule_state::{RuleState, Sample};
-use crate::principal::Principal;
+use crate::principal::{Principal, Sharer};
 
 /// Rules that the owner of a job, and administrators, can add.
 const RULES_OF_JOB: usize = 16;
@@ -36,9 +36,6 @@ const NODE_METRICS: &str = "node.";
 
 /// Firings that wait for the supervisor. The owners of the jobs share them, too.
 const WAITING: usize = 512;
-
-/// Owner of a job; none if unknown.
-type Owner = Option<u32>;
 
 #[derive(Debug, Clone)]
 pub(crate) struct Fired {
@@ -78,10 +75,12 @@ pub(crate) struct Evaluator {
     site: Vec<Arc<Rule>>,
     jobs: BTreeMap<JobHandle, JobTriggers>,
     gpu_errors: GpuErrors,
-    budget_of_site: FairBudget<Owner>,
+    budget_of_site: FairBudget<Sharer>,
     /// Rules of users hold back none of the site.
-    budget_of_users: FairBudget<Owner>,
-    fired: Turns<(bool, Owner), Fired>,
+    budget_of_users: FairBudget<Sharer>,
+    fired: Turns<(bool, Sharer), Fired>,
+    /// Owners of running jobs that were found later than the job.
+    owners: BTreeMap<JobHandle, u32>,
     /// How often the rules of jobs changed.
     changes: u64,
 }
@@ -96,6 +95,7 @@ impl Evaluator {
             budget_of_site: FairBudget::new(FIRINGS.0, FIRINGS.1),
             budget_of_users: FairBudget::new(FIRINGS.0, FIRINGS.1),
             fired: Turns::new(WAITING),
+            owners: BTreeMap::new(),
             changes: 0,
         }
     }
@@ -162,6 +162,10 @@ impl Evaluator {
         }
         triggers.rules_changed();
         self.changes += 1;
+        // Only the owner of a job, and administrators, add rules.
+        if !by.administrator {
+            self.owners.insert(job.handle, by.uid);
+        }
         Ok(())
     }
 
@@ -308,13 +312,14 @@ impl Evaluator {
             let Some(triggers) = self.jobs.get_mut(&job) else { return };
             let Some(state) = triggers.rules.get_mut(number) else { continue };
             let now_ns = u64::try_from(at_us).unwrap_or_default().saturating_mul(1000);
-            let owner = triggers.job.descriptor.owner_uid;
+            let found_later = self.owners.get(&job).copied();
+            let sharer = Sharer::of(job, found_later.or(triggers.job.descriptor.owner_uid));
             let budget =
                 if state.by.is_some() { &mut self.budget_of_users } else { &mut self.budget_of_site };
-            let turn = (state.by.is_some(), owner);
+            let turn = (state.by.is_some(), sharer);
             // What the budget of all jobs holds back costs a rule nothing.
             let fires =
-                state.may_fire(at_us) && self.fired.has_place(&turn) && budget.try_take(owner, now_ns);
+                state.may_fire(at_us) && self.fired.has_place(&turn) && budget.try_take(sharer, now_ns);
             if !fires {
                 state.hold_back();
                 continue;
@@ -329,16 +334,30 @@ impl Evaluator {
 
     pub(super) fn ended(&mut self, job: JobHandle, at_us: i64, now_us: i64) {
         self.gpu_errors.ended(job, at_us);
-        if let Some(triggers) = self.jobs.get_mut(&job) {
-            triggers.ended_us = Some(now_us);
-            self.changes += 1;
+        match self.jobs.get_mut(&job) {
+            Some(triggers) => {
+                triggers.ended_us = Some(now_us);
+                self.changes += 1;
+            }
+            None => drop(self.owners.remove(&job)),
         }
+    }
+
+    /// Takes the owner of a job.
+    pub(super) fn learn_owner(&mut self, job: JobHandle, owner_uid: u32) {
+        self.owners.insert(job, owner_uid);
     }
 
     pub(super) fn forget_ended(&mut self, now_us: i64) {
         self.gpu_errors.forget(now_us.saturating_sub(AFTER_END_US));
-        self.jobs.retain(|_, triggers| {
-            triggers.ended_us.is_none_or(|ended_us| now_us < ended_us.saturating_add(AFTER_END_US))
+        let owners = &mut self.owners;
+        self.jobs.retain(|job, triggers| {
+            let is_known =
+                triggers.ended_us.is_none_or(|ended_us| now_us < ended_us.saturating_add(AFTER_END_US));
+            if !is_known {
+                owners.remove(job);
+            }
+            is_known
         });
     }
 }

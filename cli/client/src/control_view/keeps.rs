@@ -24,12 +24,11 @@ pub(crate) fn keeps_text(keeps: &KeepsAnswer) -> String {
         time_text::to_the_second(until_us),
         units::counted(samples, "sample")
     );
-    if from_us > begin_us {
-        text.push_str("; the ring has none before");
-    }
-    if until_us < end_us {
-        text.push_str("; the ring has none after, since the job or its lease has ended");
-    }
+    text.push_str(match (from_us > begin_us, until_us < end_us) {
+        (true, false) => "; the ring has none before",
+        (false, _) => "; the job, or the lease of its ring, ended then",
+        (true, true) => "; the ring has none before, and the job, or its lease, ended then",
+    });
     text
 }
 
@@ -58,7 +57,12 @@ mod tests {
             late.starts_with("12 s of 30 s, until") && late.ends_with("the ring has none before"),
             "{late}"
         );
+        let short = of(Some((12, 4)));
+        assert!(short.starts_with("8 s of 30 s") && short.ends_with("or its lease, ended then"), "{short}");
         let ended = of(Some((30, 4)));
-        assert!(ended.starts_with("26 s of 30 s") && ended.ends_with("its lease has ended"), "{ended}");
+        assert!(
+            ended.starts_with("26 s of 30 s") && ended.ends_with("the lease of its ring, ended then"),
+            "{ended}"
+        );
     }
 }

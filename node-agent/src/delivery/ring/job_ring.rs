@@ -10,6 +10,7 @@ use polymeter_proto::wire::frame::Encoder;
 
 use super::requests::{Held, HeldSpan, Wanted};
 use super::segment::{Counts, Segment, counts_of};
+use crate::principal::Sharer;
 
 /// Values that are encoded together: many ticks of a source make small blocks.
 const SEGMENT_VALUES: u64 = 4096;
@@ -43,6 +44,7 @@ impl Part {
 #[derive(Debug)]
 pub(super) struct JobRing {
     pub(super) job: Arc<Job>,
+    pub(super) owner_uid: Option<u32>,
     /// Rings of an owner with smaller numbers send first.
     pub(super) turn: u64,
     /// One of the shapes of each source.
@@ -61,9 +63,10 @@ pub(super) struct JobRing {
 }
 
 impl JobRing {
-    pub(super) fn new(job: Arc<Job>) -> Self {
+    pub(super) fn new(job: Arc<Job>, owner_uid: Option<u32>) -> Self {
         Self {
             job,
+            owner_uid,
             turn: 0,
             sources: BTreeMap::new(),
             open: Batch::default(),
@@ -242,8 +245,8 @@ impl JobRing {
         Some(part)
     }
 
-    pub(super) fn owner(&self) -> Option<u32> {
-        self.job.descriptor.owner_uid
+    pub(super) fn sharer(&self) -> Sharer {
+        Sharer::of(self.job.handle, self.owner_uid)
     }
 
     pub(super) fn has_work(&self) -> bool {
@@ -277,7 +280,7 @@ impl JobRing {
             period_us: periods.min().and_then(|period_us| i64::try_from(period_us).ok()).unwrap_or_default(),
             spans: outside.chain(open).collect(),
             job_id: descriptor.job_id.clone(),
-            owner_uid: descriptor.owner_uid,
+            owner_uid: self.owner_uid,
             room: INTERVALS.saturating_sub(self.waiting()),
             bytes: self.bytes() + self.outgoing_bytes,
         }

@@ -9,7 +9,7 @@ mod shares;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use polymeter_proto::ledger::Event;
+use polymeter_proto::ledger::{Event, JobOwner};
 use polymeter_proto::series::JobHandle;
 use polymeter_proto::text::Text;
 use polymeter_proto::units::to_f64;
@@ -22,6 +22,7 @@ use self::segment::counts_of;
 use self::shares::Shares;
 use super::session::DeliverySession;
 use crate::lanes::{EventRecord, SampleBatch};
+use crate::principal::Sharer;
 
 /// Rings at most, those of ended jobs included. The samples of further jobs are dropped.
 const RINGS: usize = 1024;
@@ -50,7 +51,9 @@ pub struct Rings {
     encoder: Encoder,
     bandwidth: TokenBucket,
     /// How the owners of jobs share the bandwidth.
-    shares: Shares<Option<u32>>,
+    shares: Shares<Sharer>,
+    /// Owners of running jobs that were found later than the job.
+    owners: BTreeMap<JobHandle, u32>,
     /// True if the rings hold other samples than the requesters know.
     is_changed: bool,
 }
@@ -64,7 +67,8 @@ impl Rings {
             jobs: BTreeMap::new(),
             encoder: Encoder::default(),
             bandwidth: TokenBucket::new(rate, rate),
-            shares: Shares::default(),
+            shares: Shares::new(),
+            owners: BTreeMap::new(),
             is_changed: false,
         }
     }
@@ -79,7 +83,8 @@ impl Rings {
                 && self.jobs.len() < RINGS
                 && let Some(job) = job
             {
-                self.jobs.insert(handle, JobRing::new(Arc::clone(job)));
+                let owner_uid = self.owners.get(&handle).copied().or(job.descriptor.owner_uid);
+                self.jobs.insert(handle, JobRing::new(Arc::clone(job), owner_uid));
                 delivery.hold(handle);
             }
             let lost = match self.jobs.get_mut(&handle) {
@@ -90,7 +95,9 @@ impl Rings {
         }
         for record in &flushed.events {
             match &record.event {
+                Event::JobOwner(owner) => self.learn_owner(owner),
                 Event::JobEnded { job, .. } => {
+                    self.owners.remove(job);
                     if let Some(ring) = self.jobs.get_mut(job) {
                         ring.ended_us = Some(now_us);
                     }
@@ -99,7 +106,6 @@ impl Rings {
                 Event::PlanChange(_)
                 | Event::Mark(_)
                 | Event::JobFacts(_)
-                | Event::JobOwner(_)
                 | Event::RequestRefused(_)
                 | Event::JobDetails(_)
                 | Event::Kept(_)
@@ -154,6 +160,15 @@ impl Rings {
         }
     }
 
+    fn learn_owner(&mut self, owner: &JobOwner) {
+        let Some(uid) = owner.uid else { return };
+        self.owners.insert(owner.job, uid);
+        if let Some(ring) = self.jobs.get_mut(&owner.job) {
+            ring.owner_uid = Some(uid);
+            self.is_changed = true;
+        }
+    }
+
     fn want(&mut self, wanted: Wanted) {
         self.is_changed = true;
         // A ring with reservations stays.
@@ -165,11 +180,11 @@ impl Rings {
     /// Passes on the next part of the ring whose turn it is. False if nothing waits.
     fn pass_on(&mut self, now_ns: u64, delivery: &mut DeliverySession) -> bool {
         let waiting = self.jobs.values().filter(|ring| ring.has_outgoing());
-        let Some(owner) = self.shares.next(waiting.map(JobRing::owner)) else { return false };
-        let of_owner = self.jobs.values_mut().filter(|ring| ring.has_outgoing() && ring.owner() == owner);
-        let Some(ring) = of_owner.min_by_key(|ring| ring.turn) else { return false };
+        let Some(sharer) = self.shares.next(waiting.map(JobRing::sharer)) else { return false };
+        let of_sharer = self.jobs.values_mut().filter(|ring| ring.has_outgoing() && ring.sharer() == sharer);
+        let Some(ring) = of_sharer.min_by_key(|ring| ring.turn) else { return false };
         let Some(part) = ring.next_part() else { return false };
-        ring.turn = self.shares.charge(owner, part.bytes());
+        ring.turn = self.shares.charge(sharer, part.bytes());
         // The collector may forget the job once nothing more of it is known to follow.
         let is_over = ring.ended_us.is_some() && !ring.has_work();
         let over = is_over.then_some(ring.job.handle);

@@ -8,6 +8,7 @@ use polymeter_proto::text::Text;
 use polymeter_service::turns::Turns;
 
 use crate::mutex::lock;
+use crate::principal::Sharer;
 
 /// Requests that wait for the sender. The owners of the jobs share them.
 const REQUESTS: usize = 512;
@@ -107,7 +108,7 @@ pub enum NotKept {
 
 #[derive(Debug)]
 struct Shared {
-    wanted: Turns<Option<u32>, Wanted>,
+    wanted: Turns<Sharer, Wanted>,
     held: BTreeMap<JobHandle, Held>,
 }
 
@@ -148,7 +149,7 @@ impl RingRequests {
         if held.room == 0 {
             return Err(NotKept::Busy);
         }
-        waiting.offer(held.owner_uid, wanted).map_err(|_none| NotKept::Busy)?;
+        waiting.offer(Sharer::of(wanted.job, held.owner_uid), wanted).map_err(|_none| NotKept::Busy)?;
         held.room -= 1;
         Ok(())
     }

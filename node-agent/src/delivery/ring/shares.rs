@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Bytes that each user has sent since something of it waits. The user with the fewest is next; one for whom
 /// nothing waited begins where the others are.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Shares<K> {
     sent: BTreeMap<K, u64>,
     /// Bytes of the user that was last next.
@@ -13,6 +13,10 @@ pub(super) struct Shares<K> {
 }
 
 impl<K: Copy + Ord> Shares<K> {
+    pub(super) const fn new() -> Self {
+        Self { sent: BTreeMap::new(), begin: 0, turns: 0 }
+    }
+
     /// Chooses one of the users for whom something waits, and forgets all others.
     pub(super) fn next(&mut self, waiting: impl Iterator<Item = K>) -> Option<K> {
         let waiting: BTreeSet<K> = waiting.collect();
@@ -40,7 +44,7 @@ mod tests {
 
     #[test]
     fn users_get_the_same_bytes_while_both_want_some() {
-        let mut shares = Shares::default();
+        let mut shares = Shares::new();
         let mut sent = BTreeMap::from([(1, 0_usize), (2, 0)]);
         for step in 0..1000 {
             // The second wants nothing for a while, and gets no more for it afterwards.
