@@ -3,9 +3,11 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use rustix::process::{Pid, Signal, kill_process};
 
+use crate::daemons::Daemon;
 use crate::{pause, unique, wait_until};
 
 pub const V1: [&str; 4] = ["cpu", "cpuacct", "memory", "pids"];
@@ -70,17 +72,22 @@ impl TestCgroups {
 
     /// Creates a job's cgroups one hierarchy after the other, as schedulers do.
     pub fn job(&self, id: &str) -> Job {
-        self.job_in(id, &self.directories)
+        Self::made(id, &format!("job_{id}"), &self.directories)
     }
 
     pub fn job_under(&self, id: &str, controller: &str) -> Job {
-        self.job_in(id, &[root(controller).unwrap().join(&self.name)])
+        Self::made(id, &format!("job_{id}"), &[root(controller).unwrap().join(&self.name)])
     }
 
-    fn job_in(&self, id: &str, directories: &[PathBuf]) -> Job {
+    /// Creates cgroups above those of jobs, such as a user's.
+    pub fn parent(&self, name: &str) -> Job {
+        Self::made(name, name, &self.directories)
+    }
+
+    fn made(id: &str, name: &str, directories: &[PathBuf]) -> Job {
         let mut job = Job { id: id.to_owned(), directories: Vec::new() };
         for directory in directories {
-            let directory = directory.join(format!("job_{id}"));
+            let directory = directory.join(name);
             fs::create_dir(&directory).unwrap();
             job.directories.push(directory);
         }
@@ -152,6 +159,58 @@ impl Job {
 impl Drop for Job {
     fn drop(&mut self) {
         self.directories.iter().for_each(|directory| drop(remove(directory)));
+    }
+}
+
+/// Memory of a daemon, in a cgroup of version 1. It is removed with the daemon's process.
+pub struct MemoryLimit(PathBuf);
+
+impl MemoryLimit {
+    pub fn new() -> Self {
+        let directory = root("memory").unwrap().join(unique());
+        fs::create_dir(&directory).unwrap();
+        Self(directory)
+    }
+
+    /// A command that moves itself there and becomes the program.
+    pub fn within(&self, program: &Command) -> Command {
+        let mut shell = Command::new("sh");
+        let script = format!("echo $$ > {}/cgroup.procs && exec \"$@\"", self.0.display());
+        shell.args(["-c", &script, "sh"]).arg(program.get_program()).args(program.get_args());
+        shell
+    }
+
+    /// Leaves a daemon no more memory than it has, until the kernel kills it.
+    pub fn squeeze(&self, daemon: &mut Daemon) {
+        let before = self.kills();
+        wait_until("the kernel has killed the daemon for want of memory", || {
+            let usage = fs::read_to_string(self.0.join("memory.usage_in_bytes")).unwrap();
+            self.set(usage.trim());
+            !daemon.runs()
+        });
+        assert_ne!(self.kills(), before, "another kill");
+    }
+
+    pub fn lift(&self) {
+        self.set("-1");
+    }
+
+    fn set(&self, bytes: &str) {
+        // The limit with swap is never below that without. The kernel refuses what it cannot take back.
+        for name in ["memory.limit_in_bytes", "memory.memsw.limit_in_bytes", "memory.limit_in_bytes"] {
+            fs::write(self.0.join(name), bytes).ok();
+        }
+    }
+
+    fn kills(&self) -> String {
+        let text = fs::read_to_string(self.0.join("memory.oom_control")).unwrap();
+        text.lines().find_map(|line| line.strip_prefix("oom_kill ")).unwrap_or_default().to_owned()
+    }
+}
+
+impl Drop for MemoryLimit {
+    fn drop(&mut self) {
+        remove(&self.0).ok();
     }
 }
 

@@ -1,6 +1,6 @@
 //! Principals: the requesters, and their rights.
 
-use polymeter_proto::series::Identifier;
+use polymeter_proto::series::{Identifier, JobHandle};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Principal {
@@ -8,6 +8,19 @@ pub struct Principal {
     /// True for root, the agent's own user and the configured administrators: all requests are allowed, and
     /// no limit applies.
     pub administrator: bool,
+}
+
+/// User whose jobs share a budget: the owner of a job, or the job itself while its owner is unknown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Sharer {
+    Owner(u32),
+    Job(JobHandle),
+}
+
+impl Sharer {
+    pub fn of(job: JobHandle, owner_uid: Option<u32>) -> Self {
+        owner_uid.map_or(Self::Job(job), Self::Owner)
+    }
 }
 
 impl Principal {

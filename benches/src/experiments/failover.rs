@@ -225,7 +225,7 @@ fn keep(agents: &[Agent], job: &str, random: &mut Random) -> Result<u32, Box<dyn
         reason: Text::of("at random"),
     };
     let answer = agent.connect()?.ask(&Request::Keep(request))?;
-    Ok(u32::from(matches!(answer, Answer::Done {})))
+    Ok(u32::from(matches!(answer, Answer::Keeps(_))))
 }
 
 impl Member {

@@ -2,29 +2,30 @@
 //! be noticed go to notices. Those of the collector are stored first.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use polymeter_proto::control::{KeepRequest, NodeAnswer, RoutedRequest};
 use polymeter_proto::ledger::Firing;
 use polymeter_proto::series::Identifier;
 use polymeter_proto::text::Text;
+use polymeter_service::turns::Turns;
 use polymeter_store::accepted::Accepted;
 use polymeter_store::reader::FiringRow;
 use polymeter_store::{FiringBounds, FiringTable, TableThread};
 use rustix::rand::{GetRandomFlags, getrandom};
 use serde_json::Value;
-use tokio::sync::mpsc::error::TrySendError;
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::{Notify, Semaphore};
 use tracing::warn;
 
 use super::job_requests::JobRequests;
 use super::permission::ROOT;
 use crate::limits;
-use crate::notices::{NoticedFiring, NoticedSender};
+use crate::notices::{NoticedFiring, NoticedSender, Sharer};
 use crate::stragglers::Straggler;
 
-/// Firings that wait.
-const WAITING: usize = 256;
+/// Firings that wait. The owners of the jobs share them and take turns: the nodes of one job can fire
+/// thousands of times.
+const WAITING: usize = 512;
 
 /// Firings for which nodes are being asked.
 const ASKING: usize = 16;
@@ -37,6 +38,7 @@ const REASON_CHARACTERS: usize = 200;
 pub(crate) struct NewFiring {
     job_key: i64,
     job: Identifier,
+    owner_uid: Option<u32>,
     node: Identifier,
     firing: Firing,
     /// Of a firing of the collector, which may be that of another collector, too. None for one of an agent:
@@ -44,10 +46,34 @@ pub(crate) struct NewFiring {
     bounds: Option<FiringBounds>,
 }
 
+/// Firings that wait.
+#[derive(Debug)]
+struct Waiting {
+    firings: Mutex<Turns<Sharer, NewFiring>>,
+    came: Notify,
+}
+
+impl Waiting {
+    fn lock(&self) -> MutexGuard<'_, Turns<Sharer, NewFiring>> {
+        // The queue is consistent at every point where a panic could occur.
+        self.firings.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn next(&self) -> NewFiring {
+        loop {
+            let next = self.lock().take();
+            match next {
+                Some(next) => return next,
+                None => self.came.notified().await,
+            }
+        }
+    }
+}
+
 /// Passes firings to control and to notices, and never waits.
 #[derive(Debug, Clone)]
 pub(crate) struct FiringSender {
-    control: mpsc::Sender<NewFiring>,
+    control: Arc<Waiting>,
     /// None without notices.
     notices: Option<NoticedSender>,
 }
@@ -55,13 +81,16 @@ pub(crate) struct FiringSender {
 /// Firings that control handles.
 #[derive(Debug)]
 pub(crate) struct FiringReceiver {
-    firings: mpsc::Receiver<NewFiring>,
+    firings: Arc<Waiting>,
     notices: Option<NoticedSender>,
 }
 
 pub(crate) fn queue(notices: Option<NoticedSender>) -> (FiringSender, FiringReceiver) {
-    let (control, firings) = mpsc::channel(WAITING);
-    (FiringSender { control, notices: notices.clone() }, FiringReceiver { firings, notices })
+    let firings = Arc::new(Waiting { firings: Mutex::new(Turns::new(WAITING)), came: Notify::new() });
+    (
+        FiringSender { control: Arc::clone(&firings), notices: notices.clone() },
+        FiringReceiver { firings, notices },
+    )
 }
 
 impl FiringSender {
@@ -69,14 +98,14 @@ impl FiringSender {
         for frame in frames {
             let node = &frame.session.descriptor.node;
             for (job, firing) in &frame.fired {
-                let id = &job.descriptor.job_id;
+                let (id, owner_uid) = (&job.descriptor.job_id, job.descriptor.owner_uid);
                 if firing.notice {
-                    notice(self.notices.as_ref(), (job.key.get(), id), node, firing);
+                    notice(self.notices.as_ref(), (job.key.get(), id, owner_uid), node, firing);
                 }
                 let Some(job_key) = job.key.get() else { continue };
                 let (job, node, firing) = (id.clone(), node.clone(), firing.clone());
                 if firing.keeps_us.is_some() {
-                    self.send(NewFiring { job_key, job, node, firing, bounds: None });
+                    self.send(NewFiring { job_key, job, owner_uid, node, firing, bounds: None });
                 }
             }
         }
@@ -107,13 +136,18 @@ impl FiringSender {
             actions: Text::of(&actions),
         };
         let bounds = Some(FiringBounds { hold_off_us: rule.hold_off_us, firings: rule.firings });
-        self.send(NewFiring { job_key, job: id, node, firing, bounds });
+        let owner_uid = job.descriptor.owner_uid;
+        self.send(NewFiring { job_key, job: id, owner_uid, node, firing, bounds });
     }
 
     fn send(&self, new: NewFiring) {
-        if let Err(TrySendError::Full(new)) = self.control.try_send(new) {
-            let NewFiring { job, firing, .. } = new;
-            warn!(%job, trigger = %firing.rule, "cannot ask the nodes to keep the interval of a trigger: too many wait");
+        let offered = self.control.lock().offer(Sharer::of(new.job_key, new.owner_uid), new);
+        match offered {
+            Ok(()) => self.control.came.notify_one(),
+            Err(NewFiring { job, firing, .. }) => {
+                let trigger = &firing.rule;
+                warn!(%job, %trigger, "cannot ask the nodes to keep the interval of a trigger: too many of this user wait; give the rule a longer `hold_off`");
+            }
         }
     }
 }
@@ -121,15 +155,15 @@ impl FiringSender {
 /// Logs a firing, and passes it to notices.
 fn notice(
     notices: Option<&NoticedSender>,
-    (job_key, job): (Option<i64>, &Identifier),
+    (job_key, job, owner_uid): (Option<i64>, &Identifier, Option<u32>),
     node: &Identifier,
     firing: &Firing,
 ) {
     warn!(%job, %node, trigger = %firing.rule, "trigger fired: {}; {}", firing.why, firing.actions);
     let (Some(notices), Some(job_key)) = (notices, job_key) else { return };
     let noticed = NoticedFiring { job_key, firing: row(node, firing) };
-    if notices.try_send(noticed).is_err() {
-        warn!(trigger = %firing.rule, "cannot notice that a trigger fired: too many wait");
+    if !notices.offer(owner_uid, noticed) {
+        warn!(trigger = %firing.rule, "cannot notice that a trigger fired: too many of this user wait; give the rule a longer `hold_off`");
     }
 }
 
@@ -161,13 +195,14 @@ fn row(node: &Identifier, firing: &Firing) -> FiringRow {
 
 /// Asks for each firing, several at a time.
 pub(super) async fn serve(
-    FiringReceiver { mut firings, notices }: FiringReceiver,
+    FiringReceiver { firings, notices }: FiringReceiver,
     jobs: Arc<JobRequests>,
     table: TableThread<FiringTable>,
 ) {
     let places = Arc::new(Semaphore::new(ASKING));
-    while let Some(new) = firings.recv().await {
-        let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
+    // The turn is chosen when there is a place.
+    while let Ok(place) = Arc::clone(&places).acquire_owned().await {
+        let new = firings.next().await;
         let (jobs, table, notices) = (Arc::clone(&jobs), table.clone(), notices.clone());
         tokio::spawn(async move {
             if let Some(bounds) = new.bounds {
@@ -177,7 +212,8 @@ pub(super) async fn serve(
                     return;
                 }
                 if new.firing.notice {
-                    notice(notices.as_ref(), (Some(new.job_key), &new.job), &new.node, &new.firing);
+                    let job = (Some(new.job_key), &new.job, new.owner_uid);
+                    notice(notices.as_ref(), job, &new.node, &new.firing);
                 }
             }
             if new.firing.keeps_us.is_some() {
@@ -206,7 +242,7 @@ async fn is_first(
 }
 
 async fn ask(jobs: &Arc<JobRequests>, table: &TableThread<FiringTable>, new: NewFiring) {
-    let NewFiring { job_key, job, node, firing, bounds } = new;
+    let NewFiring { job_key, job, node, firing, bounds, .. } = new;
     let is_of_agent = bounds.is_none();
     let Some(request) = request_of(&job, &node, &firing) else { return };
     let answers = match jobs.ask(ROOT, request).await {
@@ -240,7 +276,7 @@ fn request_of(job: &Identifier, node: &Identifier, firing: &Firing) -> Option<Ro
 /// Why a node does not keep the interval; none if it does.
 fn reason(answer: &NodeAnswer) -> Option<String> {
     let Some(of_node) = &answer.answer else { return Some("no answer".to_owned()) };
-    if of_node.get("answer").and_then(Value::as_str) == Some("done") {
+    if of_node.get("answer").and_then(Value::as_str) == Some("keeps") {
         return None;
     }
     let message = of_node.get("message").and_then(Value::as_str).unwrap_or("unreadable answer");
@@ -249,14 +285,53 @@ fn reason(answer: &NodeAnswer) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use polymeter_proto::series::JobHandle;
     use serde_json::json;
 
     use super::*;
 
+    fn new(owner: u32, number: i64) -> NewFiring {
+        let firing = Firing {
+            job: JobHandle(owner),
+            trigger: number.unsigned_abs(),
+            rule: "storm".try_into().unwrap(),
+            by: None,
+            at_us: number,
+            keeps_us: Some((0, 1)),
+            notice: false,
+            why: Text::of("x"),
+            actions: Text::of("y"),
+        };
+        let (job, node) = ("1".try_into().unwrap(), "n1".try_into().unwrap());
+        NewFiring { job_key: 1, job, owner_uid: Some(owner), node, firing, bounds: None }
+    }
+
+    /// A thousand nodes of one user's jobs fire, more than control can handle.
+    #[tokio::test]
+    async fn a_storm_of_a_user_does_not_hold_back_others() {
+        let (sender, receiver) = queue(None);
+        for number in 0..10_000 {
+            sender.send(new(1000, number));
+        }
+        sender.send(new(2000, 7));
+        sender.send(new(3000, 8));
+        let mut first = Vec::new();
+        for _ in 0..3 {
+            first.push(receiver.firings.next().await.firing.at_us);
+        }
+        assert_eq!(first, [0, 7, 8]);
+        let mut rest = 0;
+        while !receiver.firings.lock().is_empty() {
+            receiver.firings.next().await;
+            rest += 1;
+        }
+        assert_eq!(rest, WAITING / 2 - 1, "the storm is bounded");
+    }
+
     #[test]
-    fn a_node_is_missing_unless_it_is_done() {
+    fn a_node_is_missing_unless_it_keeps() {
         let of = |answer| reason(&NodeAnswer { node: "n1".to_owned(), answer });
-        assert_eq!(of(Some(json!({"answer": "done"}))), None);
+        assert_eq!(of(Some(json!({"answer": "keeps", "samples": 7}))), None);
         assert_eq!(of(None).as_deref(), Some("no answer"));
         let refused = json!({"answer": "refused", "code": "unavailable", "message": "the job has no ring"});
         assert_eq!(of(Some(refused)).as_deref(), Some("the job has no ring"));

@@ -38,7 +38,7 @@ use crate::metrics::Metrics;
 use crate::shutdown::Shutdown;
 
 pub use self::config::{Action, NoticesConfig};
-pub(crate) use self::fired::{NoticedFiring, NoticedReceiver, NoticedSender, noticed_queue};
+pub(crate) use self::fired::{NoticedFiring, NoticedReceiver, NoticedSender, Sharer, noticed_queue};
 
 /// Added by the collector: it is about the owner of a job.
 const OF_OWNER: &str = "owner_wasted_core_hours";
@@ -57,8 +57,8 @@ pub(crate) struct Notices {
     sent: Family<Label, Counter>,
     waiting: RefCell<VecDeque<Sent>>,
     noticed: NoticedReceiver,
-    /// Taken from there.
-    fired: RefCell<VecDeque<NoticedFiring>>,
+    /// The one that was taken last, until it is done.
+    fired: RefCell<Option<NoticedFiring>>,
     /// Actions that took too long, by name, each with the time of the next try. Without it, a server that
     /// does not answer would delay the summaries of all jobs.
     paused: RefCell<BTreeMap<&'static str, Duration>>,
@@ -170,13 +170,14 @@ impl Notices {
     /// Sends what is new of the triggers that fired.
     pub(crate) fn notice_fired(&self, store: &StoreUrl, reader: &mut dyn Read) -> Result<(), StoreError> {
         let mut fired = self.fired.borrow_mut();
-        // After an error of the store, those before it are not done.
-        if fired.is_empty() {
-            fired.extend(self.noticed.try_iter());
-        }
-        while let Some(NoticedFiring { job_key, firing }) = fired.front()
-            && self.shutdown.requested_at().is_none()
-        {
+        // What comes meanwhile waits for the next round.
+        for _ in 0..=self.noticed.len() {
+            if self.shutdown.requested_at().is_some() {
+                break;
+            }
+            // After an error of the store, the one before it is not done.
+            let Some(noticed) = fired.take().or_else(|| self.noticed.take()) else { break };
+            let NoticedFiring { job_key, firing } = fired.insert(noticed);
             let filter = JobFilter { job_key: Some(*job_key), limit: 1, ..JobFilter::default() };
             if let Some(job) = reader.jobs(&filter)?.pop() {
                 let finding = fired::finding_of(firing);
@@ -184,7 +185,7 @@ impl Notices {
                 let message = Message::of(&finding, &job, None, text.as_deref().unwrap_or(message::TEXT));
                 self.send(&mut NoticeTable::open(store)?, &finding, &message, &job, &about(&job, false))?;
             }
-            fired.pop_front();
+            *fired = None;
         }
         Ok(())
     }

@@ -1,16 +1,24 @@
 //! `polymeter keep`: who may keep an interval of a job's ring, and until when.
 
 use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
 
+use polymeter_e2e::cgroup::TestCgroups;
+use polymeter_e2e::daemons::{Agent, Plan, collector};
 use polymeter_e2e::fixture::{Fixture, NEEDS, OTHER_USER, OWNER};
 use polymeter_e2e::two_nodes::TwoNodes;
-use polymeter_e2e::{TestEnvironment, require, stored, tests, text, wait_until};
+use polymeter_e2e::workload::Sleeper;
+use polymeter_e2e::{TestEnvironment, as_user, require, stored, tests, text, wait_until};
 use polymeter_store::reader::KeptIntervalRow;
 use serde_json::{Value, json};
 
 tests![
     all_nodes_keep_the_same_interval_for_the_owner_and_administrators,
     the_agent_keeps_for_the_owner_and_administrators,
+    a_ring_whose_lease_has_ended_says_what_it_has,
+    each_node_says_what_it_keeps,
+    the_owner_of_a_discovered_job_keeps_after_its_end,
 ];
 
 const ROOT: u32 = 0;
@@ -33,7 +41,7 @@ fn kept(env: &TestEnvironment, reason: &str) -> Vec<KeptIntervalRow> {
 
 fn are_done((answer, _): &(Value, i32)) -> bool {
     let nodes = answer["nodes"].as_array().unwrap();
-    nodes.len() == 2 && nodes.iter().all(|node| node["answer"]["answer"] == "done")
+    nodes.len() == 2 && nodes.iter().all(|node| node["answer"]["answer"] == "keeps")
 }
 
 fn wait_for_common_interval(fixture: &TwoNodes, reason: &str) {
@@ -103,7 +111,8 @@ fn the_agent_keeps_for_the_owner_and_administrators() {
     wait_until("the ring has samples", || user(OWNER, "early").status.success());
     let output = user(OWNER, "it hangs");
     assert!(output.status.success(), "{}", text(&output.stderr));
-    assert_eq!(text(&output.stdout), "keeps the last 10s\n");
+    let said = text(&output.stdout);
+    assert!(said.starts_with("keeps ") && said.contains("of 10 s") && said.contains(" samples"), "{said}");
     let output = user(ROOT, "looked at");
     assert!(output.status.success(), "{}", text(&output.stderr));
     let refused = |job| fixture.refused(OTHER_USER, "keep", &["--job", job]);
@@ -117,10 +126,143 @@ fn the_agent_keeps_for_the_owner_and_administrators() {
     wait_until("all intervals are stored", || {
         ["it hangs", "looked at", "it crashed"].iter().all(|reason| kept(&fixture.env, reason).len() == 1)
     });
-    wait_until("the ring is gone", || !user(OWNER, "too late").status.success());
-    let late = fixture.refused(OWNER, "keep", &["--job", "x"]);
+    // Its samples are out of the last seconds before it is dropped.
+    let all = ["--job", "x", "--last", "50s"];
+    wait_until("the last seconds have nothing", || !user(OWNER, "too late").status.success());
+    assert!(fixture.user(OWNER, "keep", &all).status.success());
+    wait_until("the ring is gone", || !fixture.user(OWNER, "keep", &all).status.success());
+    let late = fixture.refused(OWNER, "keep", &all);
     assert_eq!(late.replace("job x", "job q"), of_none, "an ended job is like one that never was");
     assert!(late.contains("held for the time `after_end`"), "{late}");
     fixture.agent.daemon.terminate();
     fixture.collector.terminate();
+}
+
+/// Number, as the answer or the store has it.
+fn number(value: &Value) -> i64 {
+    value.as_i64().unwrap_or_else(|| panic!("{value} is no number"))
+}
+
+fn a_ring_whose_lease_has_ended_says_what_it_has() {
+    require(&NEEDS);
+    let fixture = Fixture::new();
+    let keep = |more: &[&str]| {
+        let output = fixture.user(OWNER, "keep", &[&["--job", "x", "--json"], more].concat());
+        assert!(output.status.success(), "{more:?}: {}", text(&output.stderr));
+        serde_json::from_slice::<Value>(&output.stdout).unwrap()
+    };
+    assert!(fixture.refused(OWNER, "keep", &["--job", "x"]).contains("has no ring"));
+    fixture.granted(OWNER, &["--ring", "pids.current=20ms", "--for", "4s"]);
+    wait_until("the ring has samples", || fixture.user(OWNER, "keep", &["--job", "x"]).status.success());
+    let running = keep(&["--last", "1s"]);
+    assert_eq!(
+        (&running["answer"], &running["until_us"]),
+        (&json!("keeps"), &running["end_us"]),
+        "{running}"
+    );
+    wait_until("the lease has ended", || fixture.in_force("ring.pids.current").is_none());
+    // Its last samples are flushed, and are older than the last second.
+    polymeter_e2e::pause(2500);
+    let late = fixture.refused(OWNER, "keep", &["--job", "x", "--last", "1s"]);
+    assert!(
+        late.contains("the ring of the job has samples from") && late.contains("ask for a longer time"),
+        "{late}"
+    );
+
+    let ended = keep(&["--last", "20s", "--reason", "what there is"]);
+    let of = |name: &str| number(&ended[name]);
+    assert_eq!(of("end_us") - of("begin_us"), 20_000_000, "{ended}");
+    assert!(of("from_us") > of("begin_us") && of("until_us") < of("end_us") - 1_000_000, "{ended}");
+    let length_us = of("until_us") - of("from_us");
+    assert!((3_000_000..6_000_000).contains(&length_us), "the lease was 4 s long: {ended}");
+    // One sample each 20 ms; a stall makes some late.
+    let expected = length_us / 20_000;
+    assert!((expected * 8 / 10..=expected * 11 / 10).contains(&of("samples")), "{expected}: {ended}");
+    wait_until("the store has the interval", || kept(&fixture.env, "what there is").len() == 1);
+    // All intervals together have what the answer says, for each sample is sent once.
+    let all: i64 = {
+        let mut reader = fixture.env.reader();
+        let job = stored::job(&mut reader, "x").unwrap();
+        reader.kept_intervals(job.job_key).unwrap().iter().map(|row| row.samples.cast_signed()).sum()
+    };
+    assert!((all - of("samples")).abs() <= all / 20 + 2, "{all} stored: {ended}");
+    let again = fixture.user(OWNER, "keep", &["--job", "x", "--last", "20s"]);
+    let said = text(&again.stdout);
+    assert!(said.contains("of 20 s") && said.contains("the ring has none before"), "{said}");
+    assert!(said.contains("the job, or its lease, ended then"), "{said}");
+    fixture.end();
+}
+
+fn each_node_says_what_it_keeps() {
+    require(&NEEDS);
+    let fixture = TwoNodes::new("");
+    // A ring on one node alone.
+    let set =
+        json!({"verb": "set", "job": "x", "ring": true, "plan": {"pids.current": "20ms"}, "for": "10min"});
+    assert_eq!(fixture.nodes[0].agent.ask(&set)["answer"], "granted");
+    let name = fixture.nodes[0].name().to_owned();
+    let answer_of = |(answer, status): &(Value, i32), is_first: bool| {
+        let nodes = answer["nodes"].as_array().unwrap();
+        let node = nodes.iter().find(|node| (node["node"] == name.as_str()) == is_first).unwrap();
+        (node["answer"].clone(), *status)
+    };
+    wait_until("the ring has samples", || {
+        answer_of(&fixture.answers(OWNER, &keep("early")), true).0["answer"] == "keeps"
+    });
+    let answers = fixture.answers(OWNER, &keep("partly"));
+    let (refused, status) = answer_of(&answers, false);
+    assert_eq!((status, &refused["code"]), (1, &json!("unavailable")), "{answers:?}");
+    assert!(refused["message"].as_str().unwrap().contains("has no ring"), "{refused}");
+    assert!(number(&answer_of(&answers, true).0["samples"]) > 0, "{answers:?}");
+    let output = fixture.user(OWNER, &["keep", "--job", "x", "--last", "5s"]);
+    let (said, errors) = (text(&output.stdout), text(&output.stderr));
+    assert!(said.contains("keeps") && said.contains("refused") && said.contains("samples"), "{said}");
+    assert!(errors.contains("succeeded on 1 of 2 nodes"), "{errors}");
+
+    // Each interval that waits takes one of 16 places.
+    let now_us = fixture.now_us();
+    let mut refused = Vec::new();
+    for trigger in 0..20 {
+        let keep = json!({"verb": "keep", "job": "x", "begin_us": now_us, "end_us": now_us + 60_000_000,
+            "trigger": trigger, "reason": "waits"});
+        let answer = fixture.nodes[0].agent.ask(&keep);
+        if answer["answer"] != "keeps" {
+            refused.push(answer);
+        }
+    }
+    // Those before may still wait.
+    assert!((4..=10).contains(&refused.len()), "{refused:?}");
+    for answer in refused {
+        assert_eq!(answer["code"], "busy", "{answer}");
+        assert!(answer["message"].as_str().unwrap().contains("try again"), "{answer}");
+    }
+    fixture.end();
+}
+
+/// Nobody has announced the job: its owner is that of its processes.
+fn the_owner_of_a_discovered_job_keeps_after_its_end() {
+    require(&NEEDS);
+    let (env, cgroups) = (TestEnvironment::new(), TestCgroups::new());
+    let (collector, endpoint) = collector(&env, &env.endpoint());
+    let baseline = [("pids.current", "50ms")];
+    let plan = Plan { collector: &endpoint, jobs: &[cgroups.pattern()], baseline: &baseline };
+    let agent = Agent::start_with(&env, &plan, "", RING);
+    fs::set_permissions(env.path(""), PermissionsExt::from_mode(0o755)).unwrap();
+    let keep = |uid: u32| {
+        let keep = json!({"verb": "keep_last", "job": "x", "last": "25s", "reason": "crashed"});
+        as_user((uid, uid), || agent.ask(&keep))
+    };
+    let (job, sleeper) = (cgroups.job("x"), Sleeper::start_as(OWNER));
+    // The agent finds the job before it has a process.
+    agent.wait_until_tracked("x", &["v1/pids.current"]);
+    job.enter(sleeper.pid());
+    wait_until("the owner is known", || keep(OWNER)["answer"] == "keeps");
+    drop(sleeper);
+    job.remove();
+    stored::wait_for_end(&env, "x");
+    assert_eq!(keep(OTHER_USER)["answer"], "refused");
+    let kept = keep(OWNER);
+    assert_eq!(kept["answer"], "keeps", "{kept}");
+    agent.daemon.terminate();
+    collector.terminate();
 }

@@ -48,6 +48,7 @@ mod login_node;
 mod long_jobs;
 mod management_controllers;
 mod measuring;
+mod memory_faults;
 mod munge_tokens;
 mod oar;
 mod oar_states;
@@ -141,6 +142,7 @@ const ALL: &[&[polymeter_test_harness::Test]] = &[
     login_node::TESTS,
     long_jobs::TESTS,
     measuring::TESTS,
+    memory_faults::TESTS,
     oar::TESTS,
     oar_states::TESTS,
     munge_tokens::TESTS,

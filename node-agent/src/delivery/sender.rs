@@ -225,9 +225,11 @@ impl Sender {
         while let Some(flushed) = self.channels.next_batch() {
             self.stats_cache.update(&flushed.reports);
             self.publish_samples(&flushed);
-            self.triggers.take(&flushed, clock::steady_us());
             let now_ns = clock::monotonic_ns();
             self.rings.take(&flushed, clock::steady_us(), &mut self.delivery);
+            // A trigger that fires with the first samples of a job finds its ring.
+            self.rings.publish();
+            self.triggers.take(&flushed, clock::steady_us());
             self.delivery.take(&flushed, now_ns);
             self.channels.give_back(flushed);
             self.spool_manager.advance(&mut self.delivery, false, now_ns);

@@ -19,5 +19,5 @@ pub use supervisor_request::{
     AnnouncementReply, DemandReply, LeaseReply, MetricsReply, RegistrationReply, ReleaseReply, Reply,
     ResetReply, SupervisorRequest,
 };
-pub use trigger::{KeepSpec, TriggerError, TriggerSpec, TriggersView};
+pub use trigger::{KeepSpec, KeptPart, TriggerError, TriggerSpec, TriggersView};
 pub use view::{Availability, JobView, MetricView, SourceView, View};

@@ -10,7 +10,7 @@ use super::access::AccessError;
 use super::annotation::{AnnotateError, MarkSpec, PushSpec, RegionsSpec};
 use super::job::{JobSpec, RegisterError, StartSpec};
 use super::lease::{DemandSpec, LeaseError, LeaseGrant, LeaseRequest, ReleaseRequest};
-use super::trigger::{KeepSpec, TriggerError, TriggerSpec, TriggersView};
+use super::trigger::{KeepSpec, KeptPart, TriggerError, TriggerSpec, TriggersView};
 use super::view::{JobView, MetricView, View};
 use crate::config::AgentConfig;
 use crate::delivery::tap::WatchReceiver;
@@ -20,7 +20,7 @@ use crate::principal::Principal;
 pub enum SupervisorRequest {
     /// Adds a trigger to a job; the answer says what prevents it from working.
     AddTrigger(Box<TriggerSpec>, oneshot::Sender<Result<Vec<String>, TriggerError>>),
-    Keep(Box<KeepSpec>, oneshot::Sender<Result<(), TriggerError>>),
+    Keep(Box<KeepSpec>, oneshot::Sender<Result<KeptPart, TriggerError>>),
     RemoveTrigger(Principal, Identifier, Identifier, oneshot::Sender<Result<(), TriggerError>>),
     Triggers(Principal, Identifier, oneshot::Sender<Result<TriggersView, AccessError>>),
     View(oneshot::Sender<View>),

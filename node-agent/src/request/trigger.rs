@@ -6,6 +6,7 @@ use polymeter_proto::text::Text;
 use polymeter_proto::trigger::Rule;
 
 use super::access::AccessError;
+use crate::delivery::ring::HeldSpan;
 use crate::principal::Principal;
 use crate::triggers::{AddError, Listed};
 
@@ -29,6 +30,17 @@ pub struct KeepSpec {
     pub reason: Text,
 }
 
+/// What the ring has of an interval that is kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct KeptPart {
+    /// Microseconds since the epoch.
+    pub begin_us: i64,
+    /// Microseconds since the epoch.
+    pub end_us: i64,
+    /// Samples, those that are still to be taken included in the times. None if there are none yet.
+    pub part: Option<HeldSpan>,
+}
+
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TriggerError {
     #[error(transparent)]
@@ -39,6 +51,16 @@ pub enum TriggerError {
         "the job has no ring on this node, or an empty one; `polymeter set --ring 'cpu.*=10ms'` gives it one"
     )]
     NoRing,
+    #[error("the ring of the job has no samples on this node yet; try again in a few seconds")]
+    NotYet,
+    #[error(
+        "the ring of the job is empty on this node: its lease has ended; `polymeter set --ring 'cpu.*=10ms'` gives it samples again"
+    )]
+    Empty,
+    #[error(
+        "the ring of the job has samples from {from} to {until} UTC on this node, and none of this interval; ask for a longer time"
+    )]
+    Outside { from: String, until: String },
     #[error("too many intervals wait to be kept; try again in a moment")]
     Busy,
     #[error("an interval of a ring is at most {longest_s} s long; ask for a shorter one")]

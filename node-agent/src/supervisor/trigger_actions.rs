@@ -9,17 +9,19 @@ use polymeter_proto::series::{Identifier, JobHandle};
 use polymeter_proto::text::{Text, abridged_list};
 use polymeter_proto::trigger::{self, JOB_XID_METRIC, JobEvent, Rule, XID_METRIC};
 use polymeter_proto::units;
+use polymeter_service::time_text;
 use rustix::rand::{GetRandomFlags, getrandom};
 use tracing::warn;
 
 use super::dispatcher::Dispatcher;
 use super::edge::{Edge, NodeEdge};
-use crate::delivery::ring::{AHEAD_US, NotKept, Wanted};
+use crate::delivery::ring::{AHEAD_US, HeldSpan, NotKept, Wanted};
 use crate::in_force::InForce;
 use crate::lanes::{Command, EventRecord};
 use crate::principal::Principal;
 use crate::request::{
-    AccessError, KeepSpec, LeaseError, LeaseGrant, LeaseRequest, TriggerError, TriggerSpec, TriggersView,
+    AccessError, KeepSpec, KeptPart, LeaseError, LeaseGrant, LeaseRequest, TriggerError, TriggerSpec,
+    TriggersView,
 };
 use crate::targets::{Access, TrackedTarget};
 use crate::triggers::Fired;
@@ -69,13 +71,13 @@ impl Dispatcher<NodeEdge> {
     }
 
     /// Keeps an interval of the ring of a job. The node on which a trigger fired keeps that interval already.
-    pub(super) fn keep_interval(&self, spec: KeepSpec) -> Result<(), TriggerError> {
+    pub(super) fn keep_interval(&self, spec: KeepSpec) -> Result<KeptPart, TriggerError> {
         let KeepSpec { principal, job_id, begin_us, end_us, trigger, reason } = spec;
         let shared = &self.edge.shared;
         let tracked = self.targets.access(principal, &Some(job_id.clone()), Access::Change);
-        let job = match tracked.map(TrackedTarget::handle) {
-            Ok(job) => job.ok_or(AccessError::Unknown)?,
-            Err(error) => self.ended_with_ring(principal, &job_id).ok_or(error)?,
+        let (job, is_filled) = match tracked {
+            Ok(target) => (target.handle().ok_or(AccessError::Unknown)?, target.plan.has_ring()),
+            Err(error) => (self.ended_with_ring(principal, &job_id).ok_or(error)?, false),
         };
         let longest_us = shared.ring_requests.longest_us();
         if end_us.saturating_sub(begin_us) > longest_us {
@@ -84,16 +86,48 @@ impl Dispatcher<NodeEdge> {
         if end_us > self.edge.now().realtime_us.saturating_add(AHEAD_US) {
             return Err(TriggerError::Ahead);
         }
-        if shared.triggers.change(|evaluator| evaluator.has_kept(job, trigger)) {
-            return Ok(());
-        }
         let wanted = Wanted { job, begin_us, end_us, trigger, reason };
+        if shared.triggers.change(|evaluator| evaluator.has_kept(job, trigger)) {
+            return self.part_of(&wanted, is_filled);
+        }
+        self.want(wanted, is_filled)
+    }
+
+    /// Asks the sender to keep an interval. `is_filled` is true if the ring gets further samples.
+    fn want(&self, wanted: Wanted, is_filled: bool) -> Result<KeptPart, TriggerError> {
+        let shared = &self.edge.shared;
+        let part = self.part_of(&wanted, is_filled)?;
         shared.ring_requests.keep(wanted).map_err(|not_kept| match not_kept {
             NotKept::NoRing => TriggerError::NoRing,
             NotKept::Busy => TriggerError::Busy,
         })?;
         shared.channels.full_event().notify();
-        Ok(())
+        Ok(part)
+    }
+
+    /// What the ring has of an interval, or will have.
+    fn part_of(&self, wanted: &Wanted, is_filled: bool) -> Result<KeptPart, TriggerError> {
+        let &Wanted { job, begin_us, end_us, .. } = wanted;
+        let Some(held) = self.edge.shared.ring_requests.held(job) else {
+            return Err(if is_filled { TriggerError::NotYet } else { TriggerError::NoRing });
+        };
+        let part = held.part(begin_us, end_us);
+        match (part, held.ends_us()) {
+            (Some(part), _) => {
+                let last_us = if is_filled { end_us } else { part.last_us };
+                Ok(KeptPart { begin_us, end_us, part: Some(HeldSpan { last_us, ..part }) })
+            }
+            (None, None) if is_filled => Err(TriggerError::NotYet),
+            (None, None) => Err(TriggerError::Empty),
+            // They are still to come.
+            (None, Some((_, last_us))) if is_filled && last_us < begin_us => {
+                Ok(KeptPart { begin_us, end_us, part: None })
+            }
+            (None, Some((first_us, last_us))) => Err(TriggerError::Outside {
+                from: time_text::to_the_second(first_us),
+                until: time_text::to_the_second(last_us),
+            }),
+        }
     }
 
     /// A job of the principal that has ended, and whose ring is still held.
@@ -140,7 +174,11 @@ impl Dispatcher<NodeEdge> {
         });
         let mut actions = Vec::new();
         if let Some((begin_us, end_us)) = keeps_us {
-            actions.push(self.keep(job.handle, (begin_us, end_us), trigger, &rule, &why));
+            let is_filled =
+                is_running && self.targets.job(&job_id).is_some_and(|target| target.plan.has_ring());
+            let reason = Text::of(&format!("{}: {why}", rule.name));
+            let wanted = Wanted { job: job.handle, begin_us, end_us, trigger, reason };
+            actions.push(kept_text(&self.want(wanted, is_filled)));
         }
         if !rule.raise.is_empty() {
             actions.push(if is_running {
@@ -187,25 +225,27 @@ impl Dispatcher<NodeEdge> {
         self.edge.shared.triggers.change(|evaluator| evaluator.note(firing.clone()));
         self.record(EventRecord { job: Some(job), event: Event::Fired(firing) }).await;
     }
+}
 
-    /// Asks the sender to keep an interval of the ring. Returns what was done.
-    fn keep(
-        &self,
-        job: JobHandle,
-        (begin_us, end_us): (i64, i64),
-        trigger: u64,
-        rule: &Rule,
-        why: &str,
-    ) -> String {
-        let shared = &self.edge.shared;
-        let reason = Text::of(&format!("{}: {why}", rule.name));
-        match shared.ring_requests.keep(Wanted { job, begin_us, end_us, trigger, reason }) {
-            Ok(()) => {}
-            Err(NotKept::NoRing) => return "nothing kept: the job has no ring".to_owned(),
-            Err(NotKept::Busy) => return "nothing kept: too many intervals wait".to_owned(),
+/// What a firing says of the interval that it keeps on its node.
+fn kept_text(kept: &Result<KeptPart, TriggerError>) -> String {
+    match kept {
+        Ok(KeptPart { begin_us, end_us, part }) => {
+            let wanted_s = end_us.saturating_sub(*begin_us) / 1_000_000;
+            let part_us = part.map(|part| part.last_us.saturating_sub(part.first_us));
+            match part_us.map(|part_us| part_us / 1_000_000).filter(|part_s| *part_s < wanted_s) {
+                Some(part_s) => format!("keeps {part_s} s of {wanted_s} s: the ring holds no more"),
+                None => format!("keeps {wanted_s} s"),
+            }
         }
-        shared.channels.full_event().notify();
-        format!("keeps {} s", end_us.saturating_sub(begin_us) / 1_000_000)
+        Err(TriggerError::NoRing) => "nothing kept: the job has no ring".to_owned(),
+        Err(TriggerError::Busy) => "nothing kept: too many intervals wait".to_owned(),
+        Err(TriggerError::NotYet) => "nothing kept: the ring has no samples yet".to_owned(),
+        Err(TriggerError::Empty) => "nothing kept: the ring is empty".to_owned(),
+        Err(TriggerError::Outside { from, until }) => {
+            format!("nothing kept: the ring has samples from {from} to {until} UTC")
+        }
+        Err(error) => format!("nothing kept: {error}"),
     }
 }
 

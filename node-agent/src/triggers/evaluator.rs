@@ -1,18 +1,19 @@
 //! Evaluates the rules of all jobs. Pure.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use polymeter_proto::batch::{Batch, Job, Shape};
 use polymeter_proto::ledger::Firing;
 use polymeter_proto::series::{Identifier, JobHandle};
 use polymeter_proto::trigger::{JobEvent, Rule};
-use polymeter_service::token_bucket::TokenBucket;
+use polymeter_service::fair_budget::FairBudget;
+use polymeter_service::turns::Turns;
 
 use super::gpu_errors::{GpuError, GpuErrors};
 use super::job_triggers::{Chosen, Due, JobTriggers, Voice};
 use super::rule_state::{RuleState, Sample};
-use crate::principal::Principal;
+use crate::principal::{Principal, Sharer};
 
 /// Rules that the owner of a job, and administrators, can add.
 const RULES_OF_JOB: usize = 16;
@@ -27,13 +28,14 @@ const AFTER_END_US: i64 = 300_000_000;
 const START_US: i64 = 2_000_000;
 
 /// Firings of all jobs by rules of users, and by those of the site: per second in the long run, and at once.
-const FIRINGS: (f64, f64) = (10.0, 100.0);
+/// The owners of the jobs share them.
+const FIRINGS: (f64, f64) = (10.0, 200.0);
 
 /// Metrics of the node, which conditions of all its jobs may be about.
 const NODE_METRICS: &str = "node.";
 
-/// Firings that wait for the supervisor.
-const WAITING: usize = 256;
+/// Firings that wait for the supervisor. The owners of the jobs share them, too.
+const WAITING: usize = 512;
 
 #[derive(Debug, Clone)]
 pub(crate) struct Fired {
@@ -73,10 +75,12 @@ pub(crate) struct Evaluator {
     site: Vec<Arc<Rule>>,
     jobs: BTreeMap<JobHandle, JobTriggers>,
     gpu_errors: GpuErrors,
-    bucket_of_site: TokenBucket,
+    budget_of_site: FairBudget<Sharer>,
     /// Rules of users hold back none of the site.
-    bucket_of_users: TokenBucket,
-    fired: VecDeque<Fired>,
+    budget_of_users: FairBudget<Sharer>,
+    fired: Turns<(bool, Sharer), Fired>,
+    /// Owners of running jobs that were found later than the job.
+    owners: BTreeMap<JobHandle, u32>,
     /// How often the rules of jobs changed.
     changes: u64,
 }
@@ -88,9 +92,10 @@ impl Evaluator {
             site: Vec::new(),
             jobs: BTreeMap::new(),
             gpu_errors: GpuErrors::default(),
-            bucket_of_site: TokenBucket::new(FIRINGS.0, FIRINGS.1),
-            bucket_of_users: TokenBucket::new(FIRINGS.0, FIRINGS.1),
-            fired: VecDeque::new(),
+            budget_of_site: FairBudget::new(FIRINGS.0, FIRINGS.1),
+            budget_of_users: FairBudget::new(FIRINGS.0, FIRINGS.1),
+            fired: Turns::new(WAITING),
+            owners: BTreeMap::new(),
             changes: 0,
         }
     }
@@ -103,8 +108,9 @@ impl Evaluator {
         !self.fired.is_empty()
     }
 
-    pub(crate) fn take_fired(&mut self) -> VecDeque<Fired> {
-        std::mem::take(&mut self.fired)
+    /// Takes what has fired. The owners of the jobs take turns.
+    pub(crate) fn take_fired(&mut self) -> Vec<Fired> {
+        std::iter::from_fn(|| self.fired.take()).collect()
     }
 
     /// Puts the rules of the site in force. Those that stay the same keep their state.
@@ -156,6 +162,10 @@ impl Evaluator {
         }
         triggers.rules_changed();
         self.changes += 1;
+        // Only the owner of a job, and administrators, add rules.
+        if !by.administrator {
+            self.owners.insert(job.handle, by.uid);
+        }
         Ok(())
     }
 
@@ -302,32 +312,52 @@ impl Evaluator {
             let Some(triggers) = self.jobs.get_mut(&job) else { return };
             let Some(state) = triggers.rules.get_mut(number) else { continue };
             let now_ns = u64::try_from(at_us).unwrap_or_default().saturating_mul(1000);
-            let bucket =
-                if state.by.is_some() { &mut self.bucket_of_users } else { &mut self.bucket_of_site };
+            let found_later = self.owners.get(&job).copied();
+            let sharer = Sharer::of(job, found_later.or(triggers.job.descriptor.owner_uid));
+            let budget =
+                if state.by.is_some() { &mut self.budget_of_users } else { &mut self.budget_of_site };
+            let turn = (state.by.is_some(), sharer);
             // What the budget of all jobs holds back costs a rule nothing.
-            let fires = state.may_fire(at_us) && self.fired.len() < WAITING && bucket.try_take(1.0, now_ns);
+            let fires =
+                state.may_fire(at_us) && self.fired.has_place(&turn) && budget.try_take(sharer, now_ns);
             if !fires {
                 state.hold_back();
                 continue;
             }
             state.fired(at_us);
             let (rule, by, held_back) = (Arc::clone(&state.rule), state.by, state.take_held_back());
-            self.fired.push_back(Fired { job: Arc::clone(&triggers.job), rule, by, at_us, why, held_back });
+            let fired = Fired { job: Arc::clone(&triggers.job), rule, by, at_us, why, held_back };
+            // It has a place.
+            self.fired.offer(turn, fired).ok();
         }
     }
 
     pub(super) fn ended(&mut self, job: JobHandle, at_us: i64, now_us: i64) {
         self.gpu_errors.ended(job, at_us);
-        if let Some(triggers) = self.jobs.get_mut(&job) {
-            triggers.ended_us = Some(now_us);
-            self.changes += 1;
+        match self.jobs.get_mut(&job) {
+            Some(triggers) => {
+                triggers.ended_us = Some(now_us);
+                self.changes += 1;
+            }
+            None => drop(self.owners.remove(&job)),
         }
+    }
+
+    /// Takes the owner of a job.
+    pub(super) fn learn_owner(&mut self, job: JobHandle, owner_uid: u32) {
+        self.owners.insert(job, owner_uid);
     }
 
     pub(super) fn forget_ended(&mut self, now_us: i64) {
         self.gpu_errors.forget(now_us.saturating_sub(AFTER_END_US));
-        self.jobs.retain(|_, triggers| {
-            triggers.ended_us.is_none_or(|ended_us| now_us < ended_us.saturating_add(AFTER_END_US))
+        let owners = &mut self.owners;
+        self.jobs.retain(|job, triggers| {
+            let is_known =
+                triggers.ended_us.is_none_or(|ended_us| now_us < ended_us.saturating_add(AFTER_END_US));
+            if !is_known {
+                owners.remove(job);
+            }
+            is_known
         });
     }
 }

@@ -11,7 +11,7 @@ use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Acquire, Release};
 
-use polymeter_proto::ledger::Event;
+use polymeter_proto::ledger::{Event, JobOwner};
 use tokio::sync::Notify;
 
 pub use self::evaluator::{AddError, Listed};
@@ -49,6 +49,8 @@ impl Triggers {
             for record in &flushed.events {
                 if let Event::JobEnded { job, at_us } = record.event {
                     evaluator.ended(job, at_us, now_us);
+                } else if let Event::JobOwner(JobOwner { job, uid: Some(uid), .. }) = record.event {
+                    evaluator.learn_owner(job, uid);
                 }
             }
             evaluator.gpu_errors(&flushed.batch);

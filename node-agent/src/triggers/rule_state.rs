@@ -17,6 +17,9 @@ const SERIES: usize = 256;
 const GAP_PERIODS: i64 = 3;
 const GAP_US: i64 = 2_000_000;
 
+/// Time by which samples may be late before another voice speaks.
+const LATE_US: i64 = 200_000;
+
 const DAY_US: i64 = 86_400_000_000;
 
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -44,8 +47,11 @@ impl SeriesState {
         let passed_us = self.last.map_or(0, |(last_us, _)| time_us.saturating_sub(last_us));
         let longest_us = period_us.max(self.period_us).saturating_mul(GAP_PERIODS).saturating_add(GAP_US);
         let is_gap = !(-longest_us..=longest_us).contains(&passed_us);
-        // Plan and ring have the same series: the one that is read more often speaks.
-        if self.last.is_some() && !is_gap && (period_us > self.period_us || passed_us <= 0) {
+        // Plan and ring have the same series: the one that is read more often speaks. A batch has the
+        // samples of the ring first, so that the ring has ended if its last one is older.
+        let is_silent = passed_us > self.period_us.saturating_mul(GAP_PERIODS).saturating_add(LATE_US);
+        let is_coarser = period_us > self.period_us && !is_silent;
+        if self.last.is_some() && !is_gap && (is_coarser || passed_us <= 0) {
             return;
         }
         self.period_us = period_us;

@@ -8,9 +8,10 @@ use polymeter_proto::text::Text;
 use crate::completion::periods;
 use crate::connection::agent::unexpected;
 use crate::connection::target::{ControlTarget, TargetAnswer};
-use crate::control_view::nodes;
+use crate::control_view::{keeps_text, nodes};
 use crate::failure::Failure;
 use crate::job_choice::JobChoice;
+use crate::output::layout::wrapped_lines;
 use crate::output::terminal;
 
 #[derive(Debug, clap::Args)]
@@ -39,11 +40,12 @@ pub(crate) fn execute(arguments: &KeepArguments) -> Result<(), Failure> {
     let verb = Request::KeepLast(KeepLastRequest { job, last, reason });
     match arguments.target.ask(&verb, true)? {
         TargetAnswer::Nodes(answer) => nodes::print(&answer, arguments.target.json),
-        TargetAnswer::Agent(answer @ Answer::Done {}) if arguments.target.json => {
+        TargetAnswer::Agent(answer @ Answer::Keeps(_)) if arguments.target.json => {
             terminal::print_json(&answer)
         }
-        TargetAnswer::Agent(Answer::Done {}) => {
-            terminal::print(&format!("keeps the last {}\n", arguments.last))
+        TargetAnswer::Agent(Answer::Keeps(keeps)) => {
+            let text = format!("keeps {}\n", keeps_text(&keeps));
+            terminal::print(&wrapped_lines(&text, terminal::width_limit(&std::io::stdout())))
         }
         TargetAnswer::Agent(answer) => Err(unexpected(answer)),
     }

@@ -18,6 +18,7 @@ use crate::control_view::nodes;
 use crate::failure::Failure;
 use crate::job_choice::JobChoice;
 use crate::local::Local;
+use crate::output::layout::wrapped_lines;
 use crate::output::printable::printable_name;
 use crate::output::table::{head, table_within};
 use crate::output::terminal;
@@ -186,7 +187,8 @@ fn add(arguments: &AddArguments) -> Result<(), Failure> {
         return terminal::print_json(&answer);
     }
     let notes = notes.iter().map(|note| format!("note: {note}\n"));
-    terminal::print(&format!("added\n{}", notes.collect::<String>()))
+    let text = format!("added\n{}", notes.collect::<String>());
+    terminal::print(&wrapped_lines(&text, terminal::width_limit(&std::io::stdout())))
 }
 
 fn list(answer: TargetAnswer, as_json: bool) -> Result<(), Failure> {

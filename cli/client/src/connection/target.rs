@@ -84,8 +84,8 @@ impl ControlTarget {
             && let Some(socket) = self.node_socket()
         {
             answer = match (answer, ask_agent(socket, verb)?) {
-                // No agent runs on this node: the reason is that of the run.
-                (Err(failure), Err(_)) => Err(failure),
+                // No agent runs on this node: the answer is that of the run.
+                (of_run, Err(_)) => of_run,
                 (_, answer) => answer,
             };
         }

@@ -6,6 +6,7 @@ use polymeter_proto::control::{
 use polymeter_proto::text::abridged_list;
 use polymeter_service::clock;
 
+use super::keeps::keeps_text;
 use super::plan::{cost_text, plan_text, released_text, targets_text};
 use crate::failure::Failure;
 use crate::output::printable::printable_name;
@@ -97,6 +98,7 @@ fn result(node: &NodeAnswer, answer: &Parsed, now_us: i64) -> (String, String) {
         Some(Ok(Answer::Reset(ResetAnswer { ended }))) => {
             ("done", format!("{} ended", units::counted(ended, "lease")))
         }
+        Some(Ok(Answer::Keeps(keeps))) => ("keeps", keeps_text(keeps)),
         Some(Ok(Answer::TriggerAdded(TriggerAddedAnswer { notes }))) => ("added", notes.join("; ")),
         Some(Ok(Answer::Refused(refusal))) => ("refused", refusal.message.to_string()),
         // The answers to these verbs have no details for a list of nodes.

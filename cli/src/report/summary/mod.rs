@@ -115,7 +115,7 @@ pub(crate) fn kept(report: &Report, limit: usize) -> Vec<String> {
         report.kept.iter().rev().take(limit).map(|kept| format!("{}: {}", kept.text, kept.reason)).collect();
     let more = report.kept.len().saturating_sub(limit);
     if more > 0 {
-        texts.push(format!("and {}", units::counted(format!("{more} more"), "interval")));
+        texts.push(format!("and {}", units::counted(more, "more interval")));
     }
     texts
 }

@@ -1,13 +1,13 @@
 //! `keep`: an interval of a job's ring.
 
-use polymeter_proto::control::{Answer, KeepRequest, Refusal, identifier, invalid};
+use polymeter_proto::control::{Answer, KeepRequest, KeepsAnswer, Refusal, identifier, invalid};
 use polymeter_proto::series::Identifier;
 
 use super::Execute;
 use super::trigger_add::refuse;
 use crate::control::request_handler::RequestHandler;
 use crate::principal::Principal;
-use crate::request::{AccessError, KeepSpec, SupervisorRequest, TriggerError};
+use crate::request::{AccessError, KeepSpec, KeptPart, SupervisorRequest, TriggerError};
 
 impl Execute for KeepRequest {
     type Spec = KeepSpec;
@@ -33,8 +33,14 @@ pub(super) fn spec_of(request: KeepRequest, principal: Principal) -> Result<Keep
 pub(super) async fn execute_keep(spec: KeepSpec, handler: &RequestHandler<'_>) -> Result<Answer, Refusal> {
     let job_id = spec.job_id.clone();
     let kept = handler.ask(|reply| SupervisorRequest::Keep(Box::new(spec), reply)).await?;
-    kept.map_err(|error| refuse_keep(handler, &job_id, &error))?;
-    Ok(Answer::Done {})
+    let KeptPart { begin_us, end_us, part } = kept.map_err(|error| refuse_keep(handler, &job_id, &error))?;
+    Ok(Answer::Keeps(KeepsAnswer {
+        begin_us,
+        end_us,
+        from_us: part.map(|part| part.first_us),
+        until_us: part.map(|part| part.last_us),
+        samples: part.map_or(0, |part| part.samples),
+    }))
 }
 
 /// Refusal of a job that is unknown, or not the principal's: the same for every id.

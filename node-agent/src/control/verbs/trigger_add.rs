@@ -43,7 +43,9 @@ pub(super) fn refuse(handler: &RequestHandler<'_>, job_id: &Identifier, error: &
         TriggerError::Busy => ("busy", None),
         TriggerError::TooLong { .. } => ("too_long", Some("begin_us")),
         TriggerError::Ahead => ("too_far", Some("end_us")),
-        TriggerError::NoRing => ("unavailable", None),
+        TriggerError::NoRing | TriggerError::NotYet | TriggerError::Empty | TriggerError::Outside { .. } => {
+            ("unavailable", None)
+        }
         TriggerError::Unknown(_) => ("unknown_trigger", Some("name")),
     };
     Refusal::new(code, field, &error.to_string())

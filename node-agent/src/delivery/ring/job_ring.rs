@@ -8,14 +8,18 @@ use polymeter_proto::ledger::KeptInterval;
 use polymeter_proto::series::Identifier;
 use polymeter_proto::wire::frame::Encoder;
 
-use super::requests::{Held, Wanted};
+use super::requests::{Held, HeldSpan, Wanted};
 use super::segment::{Counts, Segment, counts_of};
+use crate::principal::Sharer;
 
 /// Values that are encoded together: many ticks of a source make small blocks.
 const SEGMENT_VALUES: u64 = 4096;
 
 /// Intervals of one job that wait at a time.
 const INTERVALS: usize = 16;
+
+/// Sent intervals that are remembered, to tell that they were sent.
+const SENT: usize = 4 * INTERVALS;
 
 /// A part of a kept interval that waits to be sent.
 #[derive(Debug)]
@@ -28,9 +32,21 @@ pub(super) enum Part {
     },
 }
 
+impl Part {
+    pub(super) fn bytes(&self) -> usize {
+        match self {
+            Self::Samples(segment) => segment.bytes(),
+            Self::End { .. } => size_of::<Self>(),
+        }
+    }
+}
+
 #[derive(Debug)]
 pub(super) struct JobRing {
     pub(super) job: Arc<Job>,
+    pub(super) owner_uid: Option<u32>,
+    /// Rings of an owner with smaller numbers send first.
+    pub(super) turn: u64,
     /// One of the shapes of each source.
     sources: BTreeMap<Identifier, Arc<Shape>>,
     /// Newest samples, not encoded yet.
@@ -39,21 +55,26 @@ pub(super) struct JobRing {
     segment_bytes: usize,
     wanted: Vec<Wanted>,
     outgoing: VecDeque<Part>,
+    /// Samples of the last intervals, on their way or sent.
+    sent: VecDeque<HeldSpan>,
     outgoing_bytes: usize,
     /// Microseconds since the epoch; none while the job runs.
     pub(super) ended_us: Option<i64>,
 }
 
 impl JobRing {
-    pub(super) fn new(job: Arc<Job>) -> Self {
+    pub(super) fn new(job: Arc<Job>, owner_uid: Option<u32>) -> Self {
         Self {
             job,
+            owner_uid,
+            turn: 0,
             sources: BTreeMap::new(),
             open: Batch::default(),
             segments: VecDeque::new(),
             segment_bytes: 0,
             wanted: Vec::new(),
             outgoing: VecDeque::new(),
+            sent: VecDeque::new(),
             outgoing_bytes: 0,
             ended_us: None,
         }
@@ -94,6 +115,7 @@ impl JobRing {
     /// Returns the counts.
     pub(super) fn evict(&mut self, oldest_us: i64, limit_bytes: usize) -> Counts {
         let mut dropped = Counts::new();
+        self.sent.retain(|sent| sent.last_us >= oldest_us);
         while let Some(oldest) = self.segments.front() {
             let is_over = self.bytes() > limit_bytes;
             let is_wanted = self.wanted.iter().any(|of| oldest.overlaps(of.begin_us, of.end_us));
@@ -155,7 +177,12 @@ impl JobRing {
                 continue;
             }
             lost.extend(self.close(encoder));
-            let samples = self.take_out(of.begin_us, of.end_us, encoder, &mut lost);
+            let sent = self.take_out(of.begin_us, of.end_us, encoder, &mut lost);
+            let samples = sent.map_or(0, |sent| sent.samples);
+            if self.sent.len() >= SENT {
+                self.sent.pop_front();
+            }
+            self.sent.extend(sent);
             let Wanted { job, begin_us, end_us, trigger, reason } = of;
             let kept = KeptInterval { job, begin_us, end_us, trigger, reason, samples };
             self.outgoing.push_back(Part::End { kept, dropped: 0 });
@@ -163,9 +190,19 @@ impl JobRing {
         lost
     }
 
-    /// Moves the samples of an interval to the outgoing ones. Returns their number.
-    fn take_out(&mut self, begin_us: i64, end_us: i64, encoder: &mut Encoder, lost: &mut Counts) -> u64 {
-        let mut samples = 0;
+    /// Moves the samples of an interval to the outgoing ones. Returns what they are, if there are any.
+    fn take_out(
+        &mut self,
+        begin_us: i64,
+        end_us: i64,
+        encoder: &mut Encoder,
+        lost: &mut Counts,
+    ) -> Option<HeldSpan> {
+        let mut sent: Option<HeldSpan> = None;
+        let mut add = |segment: &Segment| {
+            let span = segment.held();
+            sent = Some(sent.map_or(span, |sent| sent.joined(span)));
+        };
         self.segment_bytes = 0;
         for segment in std::mem::take(&mut self.segments) {
             if !segment.overlaps(begin_us, end_us) {
@@ -173,7 +210,7 @@ impl JobRing {
                 continue;
             }
             if segment.is_within(begin_us, end_us) {
-                samples += segment.samples();
+                add(&segment);
                 self.send(segment);
                 continue;
             }
@@ -184,7 +221,7 @@ impl JobRing {
             for (part, is_inside) in [(inside, true), (outside, false)] {
                 match Segment::encode(encoder, &part) {
                     Some(part) if is_inside => {
-                        samples += part.samples();
+                        add(&part);
                         self.send(part);
                     }
                     Some(part) => self.push(part),
@@ -192,7 +229,7 @@ impl JobRing {
                 }
             }
         }
-        samples
+        sent
     }
 
     fn send(&mut self, segment: Segment) {
@@ -206,6 +243,10 @@ impl JobRing {
             self.outgoing_bytes -= segment.bytes();
         }
         Some(part)
+    }
+
+    pub(super) fn sharer(&self) -> Sharer {
+        Sharer::of(self.job.handle, self.owner_uid)
     }
 
     pub(super) fn has_work(&self) -> bool {
@@ -228,9 +269,18 @@ impl JobRing {
 
     pub(super) fn held(&self) -> Held {
         let descriptor = &self.job.descriptor;
+        let outside = self.segments.iter().map(Segment::held).chain(self.sent.iter().copied());
+        let open = self.open.span_us().map(|(first_us, last_us)| HeldSpan {
+            first_us,
+            last_us,
+            samples: self.open.samples(),
+        });
+        let periods = self.sources.values().map(|shape| shape.period.as_micros());
         Held {
+            period_us: periods.min().and_then(|period_us| i64::try_from(period_us).ok()).unwrap_or_default(),
+            spans: outside.chain(open).collect(),
             job_id: descriptor.job_id.clone(),
-            owner_uid: descriptor.owner_uid,
+            owner_uid: self.owner_uid,
             room: INTERVALS.saturating_sub(self.waiting()),
             bytes: self.bytes() + self.outgoing_bytes,
         }

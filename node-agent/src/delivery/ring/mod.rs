@@ -4,11 +4,12 @@
 mod job_ring;
 mod requests;
 mod segment;
+mod shares;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use polymeter_proto::ledger::Event;
+use polymeter_proto::ledger::{Event, JobOwner};
 use polymeter_proto::series::JobHandle;
 use polymeter_proto::text::Text;
 use polymeter_proto::units::to_f64;
@@ -16,10 +17,12 @@ use polymeter_proto::wire::frame::Encoder;
 use polymeter_service::token_bucket::TokenBucket;
 
 use self::job_ring::{JobRing, Part};
-pub use self::requests::{AHEAD_US, Held, NotKept, RingRequests, Wanted};
+pub use self::requests::{AHEAD_US, Held, HeldSpan, NotKept, RingRequests, Wanted};
 use self::segment::counts_of;
+use self::shares::Shares;
 use super::session::DeliverySession;
 use crate::lanes::{EventRecord, SampleBatch};
+use crate::principal::Sharer;
 
 /// Rings at most, those of ended jobs included. The samples of further jobs are dropped.
 const RINGS: usize = 1024;
@@ -47,6 +50,10 @@ pub struct Rings {
     jobs: BTreeMap<JobHandle, JobRing>,
     encoder: Encoder,
     bandwidth: TokenBucket,
+    /// How the owners of jobs share the bandwidth.
+    shares: Shares<Sharer>,
+    /// Owners of running jobs that were found later than the job.
+    owners: BTreeMap<JobHandle, u32>,
     /// True if the rings hold other samples than the requesters know.
     is_changed: bool,
 }
@@ -60,6 +67,8 @@ impl Rings {
             jobs: BTreeMap::new(),
             encoder: Encoder::default(),
             bandwidth: TokenBucket::new(rate, rate),
+            shares: Shares::new(),
+            owners: BTreeMap::new(),
             is_changed: false,
         }
     }
@@ -74,7 +83,8 @@ impl Rings {
                 && self.jobs.len() < RINGS
                 && let Some(job) = job
             {
-                self.jobs.insert(handle, JobRing::new(Arc::clone(job)));
+                let owner_uid = self.owners.get(&handle).copied().or(job.descriptor.owner_uid);
+                self.jobs.insert(handle, JobRing::new(Arc::clone(job), owner_uid));
                 delivery.hold(handle);
             }
             let lost = match self.jobs.get_mut(&handle) {
@@ -85,7 +95,9 @@ impl Rings {
         }
         for record in &flushed.events {
             match &record.event {
+                Event::JobOwner(owner) => self.learn_owner(owner),
                 Event::JobEnded { job, .. } => {
+                    self.owners.remove(job);
                     if let Some(ring) = self.jobs.get_mut(job) {
                         ring.ended_us = Some(now_us);
                     }
@@ -94,7 +106,6 @@ impl Rings {
                 Event::PlanChange(_)
                 | Event::Mark(_)
                 | Event::JobFacts(_)
-                | Event::JobOwner(_)
                 | Event::RequestRefused(_)
                 | Event::JobDetails(_)
                 | Event::Kept(_)
@@ -116,6 +127,7 @@ impl Rings {
             delivery.count_not_kept(&lost, false);
             let dropped = ring.evict(now_us.saturating_sub(keep_us), memory_bytes);
             delivery.count_not_kept(&dropped, false);
+            self.is_changed |= !dropped.is_empty();
             let is_over =
                 ring.ended_us.is_some_and(|ended_us| now_us >= ended_us.saturating_add(after_end_us));
             if is_over && !ring.has_work() {
@@ -137,9 +149,23 @@ impl Rings {
             let sent = delivery.outbox_bytes().saturating_sub(before);
             self.bandwidth.charge(to_f64(sent as u64), now_ns);
         }
+        self.publish();
+    }
+
+    /// Tells the requesters what the rings hold, if that has changed.
+    pub(crate) fn publish(&mut self) {
         if std::mem::take(&mut self.is_changed) {
             let held = self.jobs.iter().map(|(handle, ring)| (*handle, ring.held()));
             self.requests.set_held(held.collect());
+        }
+    }
+
+    fn learn_owner(&mut self, owner: &JobOwner) {
+        let Some(uid) = owner.uid else { return };
+        self.owners.insert(owner.job, uid);
+        if let Some(ring) = self.jobs.get_mut(&owner.job) {
+            ring.owner_uid = Some(uid);
+            self.is_changed = true;
         }
     }
 
@@ -151,10 +177,14 @@ impl Rings {
         }
     }
 
-    /// Passes on the next part of a ring. False if nothing waits.
+    /// Passes on the next part of the ring whose turn it is. False if nothing waits.
     fn pass_on(&mut self, now_ns: u64, delivery: &mut DeliverySession) -> bool {
-        let Some(ring) = self.jobs.values_mut().find(|ring| ring.has_outgoing()) else { return false };
+        let waiting = self.jobs.values().filter(|ring| ring.has_outgoing());
+        let Some(sharer) = self.shares.next(waiting.map(JobRing::sharer)) else { return false };
+        let of_sharer = self.jobs.values_mut().filter(|ring| ring.has_outgoing() && ring.sharer() == sharer);
+        let Some(ring) = of_sharer.min_by_key(|ring| ring.turn) else { return false };
         let Some(part) = ring.next_part() else { return false };
+        ring.turn = self.shares.charge(sharer, part.bytes());
         // The collector may forget the job once nothing more of it is known to follow.
         let is_over = ring.ended_us.is_some() && !ring.has_work();
         let over = is_over.then_some(ring.job.handle);

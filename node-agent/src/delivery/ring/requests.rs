@@ -1,15 +1,17 @@
 //! Requests to keep intervals, from the supervisor to the sender.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard};
 
 use polymeter_proto::series::{Identifier, JobHandle};
 use polymeter_proto::text::Text;
+use polymeter_service::turns::Turns;
 
 use crate::mutex::lock;
+use crate::principal::Sharer;
 
-/// Requests that wait for the sender.
-const REQUESTS: usize = 256;
+/// Requests that wait for the sender. The owners of the jobs share them.
+const REQUESTS: usize = 512;
 
 /// An interval whose samples should be sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,6 +26,37 @@ pub struct Wanted {
     pub reason: Text,
 }
 
+/// Samples of a ring, or those that it has sent of an interval. Times are those of the first and the last
+/// one, in microseconds since the epoch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HeldSpan {
+    pub first_us: i64,
+    pub last_us: i64,
+    pub samples: u64,
+}
+
+impl HeldSpan {
+    pub(super) fn joined(self, other: Self) -> Self {
+        Self {
+            first_us: self.first_us.min(other.first_us),
+            last_us: self.last_us.max(other.last_us),
+            samples: self.samples + other.samples,
+        }
+    }
+
+    /// Part of it within an interval. Samples are taken to be evenly distributed.
+    fn within(self, begin_us: i64, end_us: i64) -> Option<Self> {
+        let (first_us, last_us) = (self.first_us.max(begin_us), self.last_us.min(end_us));
+        if first_us > last_us {
+            return None;
+        }
+        let length = |first_us: i64, last_us: i64| u128::from(last_us.abs_diff(first_us)) + 1;
+        let samples =
+            u128::from(self.samples) * length(first_us, last_us) / length(self.first_us, self.last_us);
+        Some(Self { first_us, last_us, samples: u64::try_from(samples).unwrap_or(u64::MAX) })
+    }
+}
+
 /// What the ring of a job holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Held {
@@ -32,7 +65,33 @@ pub struct Held {
     pub bytes: usize,
     /// Further intervals that it can take.
     pub room: usize,
+    /// Shortest period of its metrics, in microseconds.
+    pub period_us: i64,
+    /// In no order. What it has sent of the last time is among them.
+    pub spans: Vec<HeldSpan>,
 }
+
+impl Held {
+    /// Samples of an interval, from the first to the last. What is missing at an end for want of a deadline
+    /// does not count. None if there are none.
+    pub fn part(&self, begin_us: i64, end_us: i64) -> Option<HeldSpan> {
+        let within = self.spans.iter().filter_map(|span| span.within(begin_us, end_us));
+        let all = within.reduce(HeldSpan::joined)?;
+        let near_us = self.period_us.saturating_mul(NEAR_PERIODS);
+        let first_us = if all.first_us.saturating_sub(near_us) <= begin_us { begin_us } else { all.first_us };
+        let last_us = if all.last_us.saturating_add(near_us) >= end_us { end_us } else { all.last_us };
+        Some(HeldSpan { first_us, last_us, ..all })
+    }
+
+    /// Times of its first and last sample; none if it has none.
+    pub fn ends_us(&self) -> Option<(i64, i64)> {
+        let all = self.spans.iter().copied().reduce(HeldSpan::joined)?;
+        Some((all.first_us, all.last_us))
+    }
+}
+
+/// The first sample of an interval is this many periods behind its begin at most, if none was missed.
+const NEAR_PERIODS: i64 = 2;
 
 /// Longest part of an interval that may lie in the future, in microseconds: the longest that a trigger keeps
 /// after its instant, and 10 s by which clocks may differ.
@@ -47,9 +106,9 @@ pub enum NotKept {
     Busy,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Shared {
-    wanted: VecDeque<Wanted>,
+    wanted: Turns<Sharer, Wanted>,
     held: BTreeMap<JobHandle, Held>,
 }
 
@@ -63,7 +122,8 @@ pub struct RingRequests {
 
 impl Default for RingRequests {
     fn default() -> Self {
-        Self { keep_us: i64::MAX, shared: Mutex::default() }
+        let shared = Shared { wanted: Turns::new(REQUESTS), held: BTreeMap::new() };
+        Self { keep_us: i64::MAX, shared: Mutex::new(shared) }
     }
 }
 
@@ -84,14 +144,13 @@ impl RingRequests {
     ///
     /// Nothing is kept.
     pub fn keep(&self, wanted: Wanted) -> Result<(), NotKept> {
-        let mut shared = self.lock();
-        let has_place = shared.wanted.len() < REQUESTS;
-        let held = shared.held.get_mut(&wanted.job).ok_or(NotKept::NoRing)?;
-        if held.room == 0 || !has_place {
+        let Shared { wanted: waiting, held } = &mut *self.lock();
+        let held = held.get_mut(&wanted.job).ok_or(NotKept::NoRing)?;
+        if held.room == 0 {
             return Err(NotKept::Busy);
         }
+        waiting.offer(Sharer::of(wanted.job, held.owner_uid), wanted).map_err(|_none| NotKept::Busy)?;
         held.room -= 1;
-        shared.wanted.push_back(wanted);
         Ok(())
     }
 
@@ -108,12 +167,12 @@ impl RingRequests {
     }
 
     pub(super) fn next(&self) -> Option<Wanted> {
-        self.lock().wanted.pop_front()
+        self.lock().wanted.take()
     }
 
     pub(super) fn set_held(&self, mut held: BTreeMap<JobHandle, Held>) {
         let mut shared = self.lock();
-        for wanted in &shared.wanted {
+        for wanted in shared.wanted.iter() {
             if let Some(held) = held.get_mut(&wanted.job) {
                 held.room = held.room.saturating_sub(1);
             }
@@ -132,8 +191,10 @@ impl RingRequests {
     }
 
     /// Takes no further requests, and returns those that wait.
-    pub(super) fn close_all(&self) -> VecDeque<Wanted> {
-        std::mem::take(&mut *self.lock()).wanted
+    pub(super) fn close_all(&self) -> Vec<Wanted> {
+        let mut shared = self.lock();
+        shared.held.clear();
+        std::iter::from_fn(|| shared.wanted.take()).collect()
     }
 
     fn lock(&self) -> MutexGuard<'_, Shared> {

@@ -6,6 +6,8 @@ use polymeter_proto::batch::{Batch, Instant, Shape, ShapeIndex};
 use polymeter_proto::series::SessionId;
 use polymeter_proto::wire::frame::{Block, Encoder, Extras, Frame};
 
+use super::requests::HeldSpan;
+
 /// Number of samples by shape.
 pub(super) type Counts = Vec<(Arc<Shape>, u64)>;
 
@@ -41,6 +43,11 @@ impl Segment {
 
     pub(super) fn samples(&self) -> u64 {
         self.counts.iter().map(|(_, samples)| samples).sum()
+    }
+
+    pub(super) fn held(&self) -> HeldSpan {
+        let (first_us, last_us) = self.span_us;
+        HeldSpan { first_us, last_us, samples: self.samples() }
     }
 
     pub(super) const fn overlaps(&self, begin_us: i64, end_us: i64) -> bool {

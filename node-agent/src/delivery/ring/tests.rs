@@ -35,10 +35,14 @@ const LIMITS: RingLimits = RingLimits {
 };
 
 fn shape(job: u32, id: u32, columns: u32) -> Arc<Shape> {
+    shape_of(None, job, id, columns)
+}
+
+fn shape_of(owner_uid: Option<u32>, job: u32, id: u32, columns: u32) -> Arc<Shape> {
     let descriptor = JobDescriptor {
         job_id: job.to_string().as_str().try_into().unwrap(),
         cluster: None,
-        owner_uid: None,
+        owner_uid,
         owner: None,
         started_us: BEGIN_US,
     };
@@ -418,6 +422,36 @@ fn the_bandwidth_is_limited() {
         assert!(seconds < 100);
     }
     assert!(seconds >= 3, "{seconds} s for {} samples", world.arrived.len());
+    world.end_session(&none);
+    world.check_balance();
+}
+
+/// A user wants everything of some jobs, without end and more than the bandwidth has.
+#[test]
+fn a_storm_of_a_user_does_not_delay_the_dump_of_another() {
+    let limits = RingLimits { bytes_per_s: 2 * 1024, ..LIMITS };
+    let storming = (1..=8).map(|job| shape_of(Some(1000), job, job, 20));
+    let mut world = World::new(limits, storming.chain([shape_of(Some(2000), 9, 9, 4)]).collect());
+    let none = BTreeSet::new();
+    let mut kept_after = None;
+    for second in 0..60_i64 {
+        for job in 1..=8 {
+            // The requests and the rings of the user are full all the time.
+            while world.keep(job, second - 2, second).is_ok() {}
+        }
+        if second == 30 {
+            world.keep(9, 25, 30).unwrap();
+        }
+        world.second(&none, Vec::new());
+        let is_kept = world.kept.iter().any(|kept| kept.job == JobHandle(9));
+        kept_after = kept_after.or(is_kept.then_some(second - 30));
+    }
+    let of_victim: Vec<&KeptInterval> = world.kept.iter().filter(|kept| kept.job == JobHandle(9)).collect();
+    let samples = of_victim.first().map(|kept| kept.samples);
+    // 500 ticks of four series, of which every seventh tick lacks one value, in less than half the bandwidth.
+    assert!(samples.is_some_and(|samples| samples > 1_900), "{of_victim:?}");
+    assert!(kept_after.is_some_and(|seconds| seconds <= 6), "after {kept_after:?} s");
+    assert!(world.kept.len() > 20, "the storm goes on: {} intervals", world.kept.len());
     world.end_session(&none);
     world.check_balance();
 }

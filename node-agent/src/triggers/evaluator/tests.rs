@@ -16,10 +16,14 @@ const BEGIN_US: i64 = 1_790_000_000 * SECOND_US;
 const OWNER: Principal = Principal { uid: 1000, administrator: false };
 
 fn job(number: u32) -> Arc<Job> {
+    job_of(OWNER.uid, number)
+}
+
+fn job_of(owner: u32, number: u32) -> Arc<Job> {
     let descriptor = JobDescriptor {
         job_id: number.to_string().as_str().try_into().unwrap(),
         cluster: None,
-        owner_uid: Some(1000),
+        owner_uid: Some(owner),
         owner: None,
         started_us: BEGIN_US,
     };
@@ -180,6 +184,39 @@ fn the_voice_that_is_read_more_often_speaks() {
     assert_eq!(fired(&mut evaluator), [("burst".to_owned(), 11 * SECOND_US)]);
 }
 
+/// When a ring ends, the samples of the plan go on where it was: without a gap, and from its last value.
+#[test]
+fn the_plan_speaks_as_soon_as_the_ring_has_ended() {
+    for (name, when, fires_at_s) in [
+        // The plan has 500/s from the third second on: at once, and for three seconds.
+        ("rate", "rate(cpu.usage) > 400", 3),
+        ("lasting", "rate(cpu.usage) > 400 for 3s", 6),
+        // What holds in the ring goes on.
+        ("through", "rate(cpu.usage) < 600 for 4s", 5),
+    ] {
+        let (mut evaluator, job) = (evaluator(), job(1));
+        evaluator.add(&job, rule(name, when), OWNER).unwrap();
+        let plan = shape(&job, &[("cpu.usage", Kind::Counter)]);
+        let ring =
+            Arc::new(Shape { id: ShapeId(1000), period: "10ms".parse().unwrap(), ..Shape::clone(&plan) });
+        // 100/s in the ring.
+        let fine: Vec<(i64, [u64; 1])> =
+            (0..=200).map(|tick| (BEGIN_US + tick * 10_000, [tick.unsigned_abs()])).collect();
+        for second in fine.chunks(100) {
+            let rows: Vec<(i64, &[u64])> = second.iter().map(|(at_us, value)| (*at_us, &value[..])).collect();
+            evaluator.samples(&batch(&ring, &rows), Voice::Ring);
+        }
+        let mut first = None;
+        for second in 0..10 {
+            let value = if second <= 2 { 100 * second } else { 200 + 500 * (second - 2) };
+            let row: (i64, &[u64]) = (BEGIN_US + second * SECOND_US, &[value.unsigned_abs()]);
+            evaluator.samples(&batch(&plan, &[row]), Voice::Plan);
+            first = first.or_else(|| fired(&mut evaluator).pop());
+        }
+        assert_eq!(first, Some((name.to_owned(), fires_at_s * SECOND_US)), "{when}");
+    }
+}
+
 #[test]
 fn a_condition_on_the_node_is_of_all_its_jobs() {
     let mut evaluator = evaluator();
@@ -261,6 +298,62 @@ fn a_storm_of_500_jobs_does_not_hold_back_the_site() {
     let held_back: u64 =
         jobs.iter().flat_map(|job| evaluator.list(job.handle).0).map(|listed| listed.held_back).sum();
     assert_eq!(held_back + of_users, 10 * u64::from(JOBS) * RULES_OF_JOB as u64);
+}
+
+/// The rules of some users in 50 jobs each fire with every other sample, and so does one of the site: they hold
+/// back neither the rule of another user, nor that of the site for the job of this user.
+#[test]
+fn a_storm_of_a_user_does_not_hold_back_others() {
+    const JOBS: u32 = 50;
+    const VICTIM: Principal = Principal { uid: 2000, administrator: false };
+    for storming in [1, 4, 12] {
+        let mut evaluator = evaluator();
+        let fields = RuleFields {
+            when: "memory.current > 1".to_owned(),
+            hold_off: Some("100us".to_owned()),
+            firings: Some(1000),
+            ..RuleFields::default()
+        };
+        let of_name =
+            |name: &str| Rule::parse(&RuleFields { name: name.to_owned(), ..fields.clone() }).unwrap();
+        evaluator.set_site(vec![of_name("site")]);
+        let victim = job_of(VICTIM.uid, 10_000);
+        evaluator.add(&victim, rule("mine", "memory.current > 1"), VICTIM).unwrap();
+        let jobs: Vec<Arc<Job>> =
+            (0..storming * JOBS).map(|number| job_of(number / JOBS, number + 1)).collect();
+        for job in &jobs {
+            for number in 0..RULES_OF_JOB {
+                let by = Principal { uid: job.descriptor.owner_uid.unwrap(), administrator: false };
+                evaluator.add(job, of_name(&number.to_string()), by).unwrap();
+            }
+        }
+        let shapes: Vec<_> =
+            jobs.iter().chain([&victim]).map(|job| shape(job, &[("memory.current", Kind::Gauge)])).collect();
+        let (mut count, mut of_victim) = (0, Vec::new());
+        for second in 0..20 {
+            let mut fired = Vec::new();
+            for shape in &shapes {
+                let is_high = if shape.id == ShapeId(10_000) { second == 15 } else { second % 2 == 1 };
+                let value: &[u64] = &[2 * u64::from(is_high)];
+                evaluator.samples(&batch(shape, &[(BEGIN_US + second * SECOND_US, value)]), Voice::Plan);
+                // The supervisor acts late.
+                if shape.id == ShapeId(10_000) {
+                    fired = evaluator.take_fired();
+                }
+            }
+            let is_of_victim = |fired: &Fired| fired.job.handle == victim.handle;
+            let turns = fired.iter().position(is_of_victim);
+            assert!(turns.is_none_or(|place| place <= 2 * storming as usize + 1), "{turns:?}");
+            count += fired.len();
+            let found = fired.into_iter().filter(is_of_victim);
+            of_victim.extend(found.map(|fired| (fired.rule.name.to_string(), fired.at_us - BEGIN_US)));
+        }
+        of_victim.sort();
+        let at = |name: &str| (name.to_owned(), 15 * SECOND_US);
+        assert_eq!(of_victim, [at("mine"), at("site")], "{storming} users storm");
+        // Rules of users, and that of the site.
+        assert!((300..=1000).contains(&count), "{count} firings");
+    }
 }
 
 #[test]

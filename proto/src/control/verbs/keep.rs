@@ -19,6 +19,21 @@ pub struct KeepRequest {
     pub reason: Text,
 }
 
+/// What the ring of a node has of an interval. Times are in microseconds since the epoch.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeepsAnswer {
+    pub begin_us: i64,
+    pub end_us: i64,
+    /// Part of the interval with samples, those included that are still to be taken. None if there are none
+    /// yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from_us: Option<i64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until_us: Option<i64>,
+    /// Estimate of the samples that are there now, those included that were sent before.
+    pub samples: u64,
+}
+
 impl Verb for KeepRequest {
     const NAME: &'static str = "keep";
     const HELP: &'static str = "sends what the ring of a job holds of an interval";

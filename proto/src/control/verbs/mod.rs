@@ -39,7 +39,7 @@ macro_rules! for_each_verb {
             reset: Reset(ResetRequest) => Reset(ResetAnswer);
             pmu_release: PmuRelease(PmuReleaseRequest) => PmuReleased(PmuReleaseAnswer);
             pmu_resume: PmuResume(PmuResumeRequest);
-            keep: Keep(KeepRequest);
+            keep: Keep(KeepRequest) => Keeps(KeepsAnswer);
             keep_last: KeepLast(KeepLastRequest);
             mark: Mark(MarkRequest);
             push: Push(PushRequest);
