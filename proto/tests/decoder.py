@@ -59,17 +59,17 @@ def frame(data):
     need(len(data) >= 8 and zlib.crc32(data[:-4]) == int.from_bytes(data[-4:], "little"), "the checksum is wrong")
     c = Cursor(data[4:-4])
     session, sequence, base = int.from_bytes(c.take(8), "little"), c.varint(), unzigzag(c.varint())
-    sections, blocks, is_kept = {1: [], 3: [], 4: [], 8: []}, [], False
+    sections, blocks, is_kept = {1: [], 3: [], 4: [], 8: [], 10: []}, [], False
     while c.at < len(c.data):
         kind = c.byte()
-        if kind in (2, 5, 6, 7, 10):
-            parts = 5 if kind == 10 else 1
-            kind = c.byte() if kind == 10 else kind
-            need(kind in (2, 5, 6, 7), f"{kind} is no kind of block")
-            blocks.append(get_block(c, kind in (5, 7), kind in (6, 7), parts, base, MIB - sum(map(weight, blocks))))
+        if kind & ~16 in (2, 5, 6, 7):
+            parts, of = 5 if kind & 16 else 1, kind & ~16
+            blocks.append(get_block(c, of in (5, 7), of in (6, 7), parts, base, MIB - sum(map(weight, blocks))))
             need(len(blocks) <= 65536, "a frame has too many blocks")
         elif kind == 9:
             is_kept = True
+        elif kind == 10:
+            sections[10] += get_shape_tallies(c, 65536 - len(sections[10]))
         else:
             need(kind in sections, f"{kind} is no kind of section")
             of = {1: ENTRY, 3: TALLY, 4: EVENT, 8: STACKS}[kind]
@@ -79,7 +79,8 @@ def frame(data):
     counts = [len(interval["counts"]) for interval in sections[8]]
     need(max(counts, default=0) <= 8192 and sum(counts) <= 65536, "too many counts of stacks")
     return {"is": "frame", "session": f"{session:016x}", "sequence": sequence, "dictionary": sections[1],
-            "blocks": blocks, "ledger": sections[3], "events": sections[4], "stacks": sections[8],
+            "blocks": blocks, "ledger": sections[3], "shape_tallies": sections[10],
+            "events": sections[4], "stacks": sections[8],
             "is_kept": int(is_kept)}
 
 
@@ -97,11 +98,26 @@ def unpacked(entries, before):
         counts = [before[of] if of != "taken" else taken for of in COUNTS]
         for position, difference in zip(positions, differences):
             counts[position] = (counts[position] + difference) % 2**64
-        due, missed, absent, left, late, dropped, not_kept = counts
         source = (name[:entry["shared"]] + entry["rest"].encode()).decode()
-        tallies.append({"job": entry["job"], "source": source, "due": due, "taken": (due - missed - absent - left) % 2**64,
-                        "late": late, "missed": missed, "absent": absent, "dropped": dropped, "not_kept": not_kept})
+        tallies.append({"job": entry["job"], "source": source} | tally_of(counts))
     return tallies[len(tallies) - len(entries):]
+
+
+def tally_of(counts):
+    due, missed, absent, left, late, dropped, not_kept = counts
+    return {"due": due, "taken": (due - missed - absent - left) % 2**64, "late": late, "missed": missed,
+            "absent": absent, "dropped": dropped, "not_kept": not_kept}
+
+
+def get_shape_tallies(c, limit):
+    tallies, divided = [], [0] * 7
+    for _ in range(c.varint(limit)):
+        shape, divisor, changed = c.varint(2**32 - 1), c.varint(), c.byte()
+        need(changed < 128, "more than seven counts")
+        divided = [(count + unzigzag(c.varint())) % 2**64 if changed >> position & 1 else count
+                   for position, count in enumerate(divided)]
+        tallies.append({"shape": shape} | tally_of([count * divisor % 2**64 for count in divided]))
+    return tallies
 
 
 def weight(block):
@@ -130,17 +146,21 @@ def get_bitmap(c, width):
 
 
 def get_windows(c, series, ticks):
-    count, changed = c.varint(), get_bitmap(c, series)
-    columns = get_columns(c, (0 if count else series) + series + 3 * len(changed), ticks)
+    head = c.varint()
+    count = head >> 1
+    changed = get_bitmap(c, series) if ticks > 1 else []
+    columns = get_columns(c, (0 if count else series) + (series + 3 * len(changed) if ticks > 1 else 0), ticks)
     counts = [[count] * ticks] * series if count else [columns.pop(0) for _ in range(series)]
     need(all(count <= 36_000_000 for of in counts for count in of), "too many samples in a window")
     values, windows = [], {"counts": counts, "min": [], "max": [], "sum": []}
+    items = get_summaries(c, series) if ticks == 1 else []
     for position in range(series):
-        values.append(columns.pop(0))
-        for part in ("max", "min", "sum"):
-            windows[part].append(columns.pop(0) if position in changed else [0] * ticks)
+        parts = [[part] for part in items[position]] if items else [columns.pop(0)] + [
+            columns.pop(0) if position in changed else [0] * ticks for _ in range(3)]
+        for into, part in zip((values, windows["max"], windows["min"], windows["sum"]), parts):
+            into.append(part)
     histograms, window = [], -1
-    for _ in range(c.varint(series * ticks)):
+    for _ in range(c.varint(series * ticks) if head & 1 else 0):
         window += 1 + c.varint(series * ticks)
         need(window < series * ticks, "a histogram has no window")
         tick, position = divmod(window, series)
@@ -153,6 +173,26 @@ def get_windows(c, series, ticks):
         need(0 not in samples and sum(samples) <= counts[position][tick], "other samples than its window")
         histograms.append({"tick": tick, "position": position, "counts": buckets})
     return values, windows | {"histograms": histograms}
+
+
+def get_summaries(c, series):
+    items = []
+    while len(items) < series:
+        tag = c.byte()
+        present, low = tag >> 4, tag & 15
+        if present:
+            parts = [c.varint() if present >> bit & 1 else 0 for bit in range(4)]
+            items.append([int.from_bytes(part.to_bytes(8, "little"), "big") if low == 15 else part << low & U64
+                          for part in parts])
+        elif low < 15:
+            items += [[0] * 4] * (low + 1)
+        else:
+            distance, same = c.varint(series), c.varint(series) + 1
+            need(0 < distance <= len(items), "a repetition from before the block")
+            for _ in range(same):
+                items.append(items[-distance])
+    need(len(items) == series, "a run has more series than its block")
+    return items
 
 
 def get_times(c, ticks, base):

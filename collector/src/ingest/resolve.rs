@@ -17,6 +17,9 @@ impl Dictionary {
         for block in &frame.blocks {
             self.shapes.get(block.shape.0).ok_or(Fault::Unknown("shape"))?.fits(block)?;
         }
+        for (shape, _) in &frame.shape_tallies {
+            self.shapes.get(shape.0).ok_or(Fault::Unknown("shape"))?;
+        }
         self.check_stacks(frame)?;
         let of_tallies = frame.ledger.iter().filter_map(|entry| entry.job);
         let of_events = frame.events.iter().filter_map(Event::job);
@@ -32,6 +35,7 @@ impl Dictionary {
         frame.blocks = known;
         // The next tally repeats this one.
         frame.ledger.retain(|entry| self.line(entry.job, entry.source.clone()).is_ok());
+        frame.shape_tallies.retain(|(shape, _)| self.shapes.get(shape.0).is_some());
         frame.events.retain(|event| event.job().is_none_or(|job| self.jobs.contains_key(&job)));
         let mut losses = self.reject_unknown_stacks(frame);
         losses.extend(unknown.iter().map(|block| self.loss(block, LossReason::UnknownId, received_us)));
@@ -66,6 +70,10 @@ impl Dictionary {
         }
         for entry in frame.ledger {
             accepted.tallies.push((self.line(entry.job, entry.source)?, entry.tally));
+        }
+        for (shape, tally) in frame.shape_tallies {
+            let shape = self.shapes.get(shape.0).ok_or(Fault::Unknown("shape"))?;
+            accepted.tallies.push((Arc::clone(&shape.line), tally));
         }
         for event in frame.events {
             match event {

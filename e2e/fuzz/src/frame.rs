@@ -33,7 +33,8 @@ fn look(bytes: &[u8]) {
     frame.dictionary.iter().for_each(look_at_names);
     let counts: usize = frame.stacks.iter().map(|interval| interval.counts.len()).sum();
     assert!(counts <= limits::FRAME_STACK_COUNTS);
-    for list in [frame.dictionary.len(), frame.ledger.len(), frame.events.len(), frame.stacks.len()] {
+    let tallies = [frame.ledger.len(), frame.shape_tallies.len()];
+    for list in [frame.dictionary.len(), frame.events.len(), frame.stacks.len()].into_iter().chain(tallies) {
         assert!(list <= limits::SECTION_ENTRIES);
     }
 }

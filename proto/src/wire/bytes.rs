@@ -198,6 +198,12 @@ impl<'a> Cursor<'a> {
         Err(DecodeError::Varint)
     }
 
+    /// Reads a varint that is a number of 32 bits.
+    pub(crate) fn number(&mut self, what: &'static str) -> Result<u32, DecodeError> {
+        let found = self.varint()?;
+        u32::try_from(found).map_err(|_too_large| DecodeError::Limit { what, found, limit: u32::MAX.into() })
+    }
+
     /// Reads a varint that counts `what`, and is at most `limit`.
     pub(crate) fn count(&mut self, what: &'static str, limit: usize) -> Result<usize, DecodeError> {
         let found = self.varint()?;

@@ -9,6 +9,7 @@ pub mod dictionary;
 pub(crate) mod envelope;
 pub mod frame;
 pub mod message;
+mod summaries;
 
 pub use bytes::DecodeError;
 

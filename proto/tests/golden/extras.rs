@@ -141,6 +141,27 @@ fn first_frame() -> Vec<u8> {
     wire.encode_with(&batch_of(&shape, &rows), Extras { dictionary: &entries, ..Extras::default() })
 }
 
+/// Tallies of two shapes of which the second has three times as many columns, and of a source without one.
+fn shape_tallies() -> Vec<u8> {
+    let mut wire = Wire::default();
+    let shapes = [shape(7, 1_000, &[Number::Unsigned]), shape(8, 1_000, &[Number::Unsigned; 3])];
+    let mut batch = Batch::default();
+    let mut ledger = ledger();
+    for (of, columns) in shapes.iter().zip([1, 3]) {
+        batch.add_shape(of);
+        let tally = Tally {
+            due: 1000 * columns,
+            taken: 990 * columns,
+            late: 20 * columns,
+            missed: 10 * columns,
+            ..Tally::default()
+        };
+        let job = of.job.as_ref().map(|job| job.handle);
+        ledger.insert(0, LedgerEntry { job, source: of.source.clone(), tally });
+    }
+    wire.encode_with(&batch, Extras { ledger: &ledger, ..Extras::default() })
+}
+
 fn ledger() -> Vec<LedgerEntry> {
     let entry = |job: Option<u32>, source: &str, tally| LedgerEntry {
         job: job.map(JobHandle),
@@ -403,6 +424,7 @@ pub(super) fn all() -> Vec<Golden> {
         frame("first_frame", first_frame()),
         frame("dictionary", frame_of_extras(&dictionary(), &[], &[])),
         frame("ledger", frame_of_extras(&[], &ledger(), &[])),
+        frame("shape_tallies", shape_tallies()),
         frame("events", frame_of_extras(&[], &[], &events())),
         frame("firings", frame_of_extras(&[], &[], &firings())),
         frame("kept", kept()),

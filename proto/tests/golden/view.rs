@@ -4,11 +4,11 @@ use std::fmt;
 
 use polymeter_proto::ledger::{
     Event, Firing, JobDetailsUpdate, JobFactsUpdate, JobOwner, KeptInterval, LedgerEntry, Mark, PlanChange,
-    RequestRefused,
+    RequestRefused, Tally,
 };
 use polymeter_proto::period::Sampling;
 use polymeter_proto::run::Run;
-use polymeter_proto::series::{Identifier, JobHandle, Roofs};
+use polymeter_proto::series::{Identifier, JobHandle, Roofs, ShapeId};
 use polymeter_proto::stacks::StackInterval;
 use polymeter_proto::wire::dictionary::Entry;
 use polymeter_proto::wire::frame::{Block, BlockHistogram, BlockWindows, Frame};
@@ -44,6 +44,7 @@ pub(crate) fn of_frame(frame: &Frame) -> Json {
         ("dictionary", list(&frame.dictionary, of_entry)),
         ("blocks", list(&frame.blocks, of_block)),
         ("ledger", list(&frame.ledger, of_ledger)),
+        ("shape_tallies", list(&frame.shape_tallies, of_shape_tally)),
         ("events", list(&frame.events, of_event)),
         ("stacks", list(&frame.stacks, of_stacks)),
         ("is_kept", frame.is_kept.into()),
@@ -182,17 +183,24 @@ fn of_job(job: Option<JobHandle>) -> Json {
 }
 
 fn of_ledger(entry: &LedgerEntry) -> Json {
-    object([
-        ("job", of_job(entry.job)),
-        ("source", text(&entry.source)),
-        ("due", entry.tally.due.into()),
-        ("taken", entry.tally.taken.into()),
-        ("late", entry.tally.late.into()),
-        ("missed", entry.tally.missed.into()),
-        ("absent", entry.tally.absent.into()),
-        ("dropped", entry.tally.dropped.into()),
-        ("not_kept", entry.tally.not_kept.into()),
-    ])
+    let of_source = [("job", of_job(entry.job)), ("source", text(&entry.source))];
+    object(of_source.into_iter().chain(of_tally(&entry.tally)))
+}
+
+fn of_shape_tally((shape, tally): &(ShapeId, Tally)) -> Json {
+    object(std::iter::once(("shape", shape.0.into())).chain(of_tally(tally)))
+}
+
+fn of_tally(tally: &Tally) -> [(&'static str, Json); 7] {
+    [
+        ("due", tally.due.into()),
+        ("taken", tally.taken.into()),
+        ("late", tally.late.into()),
+        ("missed", tally.missed.into()),
+        ("absent", tally.absent.into()),
+        ("dropped", tally.dropped.into()),
+        ("not_kept", tally.not_kept.into()),
+    ]
 }
 
 fn of_sampling(sampling: Sampling) -> Json {

@@ -208,6 +208,10 @@ impl World {
         for entry in frame.ledger {
             self.tallies.insert((entry.job, entry.source), entry.tally);
         }
+        for (id, tally) in frame.shape_tallies {
+            let shape = self.shapes.iter().find(|shape| shape.id == id).unwrap();
+            self.tallies.insert((shape.job.as_ref().map(|job| job.handle), shape.source.clone()), tally);
+        }
         for event in frame.events {
             match event {
                 Event::Kept(kept) => self.kept.push(kept),

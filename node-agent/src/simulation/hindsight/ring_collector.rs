@@ -116,6 +116,9 @@ impl RingCollector {
         for entry in frame.ledger {
             self.tallies.insert((entry.job.unwrap(), entry.source), entry.tally);
         }
+        for (shape, tally) in frame.shape_tallies {
+            self.tallies.insert(self.shapes[&shape].0.clone(), tally);
+        }
         for event in frame.events {
             if let Event::Kept(kept) = event {
                 let promised = &agent.promised[&kept.trigger];

@@ -3,15 +3,15 @@
 use super::format::{
     Block, BlockHistogram, BlockWindows, CHANGES, CHECKSUM_BYTES, Frame, MAGIC, SECTION_BLOCK,
     SECTION_DICTIONARY, SECTION_EVENTS, SECTION_KEPT, SECTION_LEDGER, SECTION_LONE_BLOCK,
-    SECTION_LONE_PARTIAL_BLOCK, SECTION_PARTIAL_BLOCK, SECTION_STACKS, SECTION_WINDOWS,
+    SECTION_LONE_PARTIAL_BLOCK, SECTION_PARTIAL_BLOCK, SECTION_SHAPE_TALLIES, SECTION_STACKS, WINDOWS,
 };
-use super::ledger::{PackedEntry, unpack};
+use super::ledger::{PackedEntry, get_shape_tallies, unpack};
 use crate::series::{SessionId, ShapeId};
 use crate::stacks::StackInterval;
 use crate::window::PARTS;
 use crate::wire::bytes::{Cursor, DecodeError, unzigzag};
 use crate::wire::column::get_columns;
-use crate::wire::{VERSION, envelope};
+use crate::wire::{VERSION, envelope, summaries};
 use crate::{histogram, limits};
 
 pub(super) fn frame(bytes: &[u8]) -> Result<Frame, DecodeError> {
@@ -45,6 +45,7 @@ pub(super) fn frame(bytes: &[u8]) -> Result<Frame, DecodeError> {
         dictionary: Vec::new(),
         blocks: Vec::new(),
         ledger: Vec::new(),
+        shape_tallies: Vec::new(),
         events: Vec::new(),
         stacks: Vec::new(),
         is_kept: false,
@@ -58,23 +59,19 @@ pub(super) fn frame(bytes: &[u8]) -> Result<Frame, DecodeError> {
                 get_section(&mut cursor, &mut packed)?;
                 unpack(&packed, &mut frame.ledger)?;
             }
+            SECTION_SHAPE_TALLIES => get_shape_tallies(&mut cursor, &mut frame.shape_tallies)?,
             SECTION_EVENTS => get_section(&mut cursor, &mut frame.events)?,
             SECTION_STACKS => {
                 get_section(&mut cursor, &mut frame.stacks)?;
                 check_stacks(&frame.stacks)?;
             }
             SECTION_KEPT => frame.is_kept = true,
-            kind @ (SECTION_BLOCK
-            | SECTION_PARTIAL_BLOCK
-            | SECTION_LONE_BLOCK
-            | SECTION_LONE_PARTIAL_BLOCK
-            | SECTION_WINDOWS) => {
+            kind => {
                 if frame.blocks.len() == limits::FRAME_BLOCKS {
                     return Err(DecodeError::Contradiction("a frame has too many blocks"));
                 }
                 frame.blocks.push(get_block(&mut cursor, kind, base_us, &mut values_left)?);
             }
-            found => return Err(DecodeError::Tag { what: "kind of section", found }),
         }
     }
     Ok(frame)
@@ -117,21 +114,15 @@ fn get_block(
     base_us: i64,
     values_left: &mut usize,
 ) -> Result<Block, DecodeError> {
-    let has_windows = kind == SECTION_WINDOWS;
-    let kind = if has_windows { cursor.byte()? } else { kind };
-    let (is_partial, is_lone) = match kind {
+    let has_windows = kind & WINDOWS > 0;
+    let (is_partial, is_lone) = match kind & !WINDOWS {
         SECTION_BLOCK => (false, false),
         SECTION_PARTIAL_BLOCK => (true, false),
         SECTION_LONE_BLOCK => (false, true),
         SECTION_LONE_PARTIAL_BLOCK => (true, true),
-        found => return Err(DecodeError::Tag { what: "kind of block", found }),
+        _ => return Err(DecodeError::Tag { what: "kind of section", found: kind }),
     };
-    let shape = cursor.varint()?;
-    let shape = u32::try_from(shape).map_err(|_too_large| DecodeError::Limit {
-        what: "number of a shape",
-        found: shape,
-        limit: u64::from(u32::MAX),
-    })?;
+    let shape = cursor.number("number of a shape")?;
     let shape_columns = cursor.count("columns in a block", limits::BLOCK_COLUMNS)?;
     let columns = if is_partial { get_bitmap(cursor, shape_columns)? } else { (0..shape_columns).collect() };
     let ticks = if is_lone { 1 } else { cursor.count("ticks in a block", limits::BLOCK_TICKS)? };
@@ -164,13 +155,16 @@ fn get_windows(
     ticks: usize,
     values_left: &mut usize,
 ) -> Result<(Vec<u64>, BlockWindows), DecodeError> {
-    let count = cursor.varint()?;
-    let changed = get_bitmap(cursor, series)?;
+    let head = cursor.varint()?;
+    let (count, has_histograms) = (head >> 1, head & 1 == 1);
     let count_columns = if count == 0 { series } else { 0 };
-    let mut columns = Vec::new();
-    get_columns(cursor, count_columns + series + CHANGES.len() * changed.len(), ticks, &mut columns)?;
-    let mut counts = columns;
-    let mut columns = counts.split_off(count_columns * ticks).into_iter();
+    let (mut counts, parts) = if ticks == 1 {
+        let mut counts = Vec::new();
+        get_columns(cursor, count_columns, ticks, &mut counts)?;
+        (counts, by_part(&summaries::get(cursor, series)?))
+    } else {
+        get_changes(cursor, series, count_columns, ticks)?
+    };
     if count > 0 {
         counts = vec![count; series * ticks];
     }
@@ -178,22 +172,44 @@ fn get_windows(
         let limit = limits::WINDOW_SAMPLES;
         return Err(DecodeError::Limit { what: "samples in a window", found: *most, limit });
     }
-    let zeros = || vec![0; series * ticks];
-    let mut values = Vec::with_capacity(series * ticks);
-    let (mut min, mut max, mut sum) = (zeros(), zeros(), zeros());
+    let histograms =
+        if has_histograms { get_histograms(cursor, &counts, ticks, values_left)? } else { Vec::new() };
+    let [values, max, min, sum] = parts;
+    Ok((values, BlockWindows { counts, min, max, sum, histograms }))
+}
+
+/// Parts of windows: the last values, then those of [`CHANGES`], each series by series.
+type WindowParts = [Vec<u64>; 1 + CHANGES.len()];
+
+fn by_part(series: &[summaries::Parts]) -> WindowParts {
+    let part = |number: usize| series.iter().filter_map(|parts| parts.get(number).copied()).collect();
+    [0, 1, 2, 3].map(part)
+}
+
+/// Reads the counts of several windows, of so many columns, and the parts of all.
+fn get_changes(
+    cursor: &mut Cursor<'_>,
+    series: usize,
+    count_columns: usize,
+    ticks: usize,
+) -> Result<(Vec<u64>, WindowParts), DecodeError> {
+    let changed = get_bitmap(cursor, series)?;
+    let mut counts = Vec::new();
+    get_columns(cursor, count_columns + series + CHANGES.len() * changed.len(), ticks, &mut counts)?;
+    let mut columns = counts.split_off(count_columns * ticks).into_iter();
+    let mut parts = [(); 1 + CHANGES.len()].map(|()| Vec::with_capacity(series * ticks));
     let mut changed = changed.into_iter().peekable();
     for position in 0..series {
-        values.extend(columns.by_ref().take(ticks));
-        if changed.next_if_eq(&position).is_none() {
-            continue;
-        }
-        for part in [&mut max, &mut min, &mut sum] {
-            let places = part.iter_mut().skip(position * ticks).take(ticks);
-            places.zip(columns.by_ref()).for_each(|(place, value)| *place = value);
+        let has_changed = changed.next_if_eq(&position).is_some();
+        for (number, part) in parts.iter_mut().enumerate() {
+            if number == 0 || has_changed {
+                part.extend(columns.by_ref().take(ticks));
+            } else {
+                part.resize(part.len() + ticks, 0);
+            }
         }
     }
-    let histograms = get_histograms(cursor, &counts, ticks, values_left)?;
-    Ok((values, BlockWindows { counts, min, max, sum, histograms }))
+    Ok((counts, parts))
 }
 
 /// Reads the histograms of windows, whose numbers of samples `counts` has series by series. Each histogram

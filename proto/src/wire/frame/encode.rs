@@ -4,18 +4,19 @@ use std::sync::Arc;
 
 use super::format::{
     CHANGES, Extras, MAGIC, Oversized, SECTION_BLOCK, SECTION_DICTIONARY, SECTION_EVENTS, SECTION_KEPT,
-    SECTION_LEDGER, SECTION_LONE_BLOCK, SECTION_LONE_PARTIAL_BLOCK, SECTION_PARTIAL_BLOCK, SECTION_STACKS,
-    SECTION_WINDOWS,
+    SECTION_LEDGER, SECTION_LONE_BLOCK, SECTION_LONE_PARTIAL_BLOCK, SECTION_PARTIAL_BLOCK,
+    SECTION_SHAPE_TALLIES, SECTION_STACKS, WINDOWS,
 };
-use super::ledger::pack;
+use super::ledger::{pack, put_shape_tallies};
 use super::rows::Rows;
 use crate::batch::{Batch, Column, Instant, Shape};
+use crate::ledger::{LedgerEntry, Tally};
 use crate::limits;
-use crate::series::{Number, SessionId};
+use crate::series::{Kind, Number, SessionId, ShapeId};
 use crate::window::COUNT_PART;
 use crate::wire::bytes::{put_varint, zigzag};
 use crate::wire::column::{Coding, ColumnEncoder};
-use crate::wire::{VERSION, envelope};
+use crate::wire::{VERSION, envelope, summaries};
 
 /// Encodes batches into frames. Keeps its buffers between frames.
 #[derive(Debug, Default)]
@@ -60,7 +61,12 @@ impl Encoder {
             out.push(SECTION_KEPT);
         }
         self.put_blocks(out, batch, base_us);
-        self.put_section(out, SECTION_LEDGER, &pack(ledger));
+        let (of_shapes, named) = divide(ledger, &batch.shapes);
+        if !of_shapes.is_empty() {
+            out.push(SECTION_SHAPE_TALLIES);
+            put_shape_tallies(out, &of_shapes);
+        }
+        self.put_section(out, SECTION_LEDGER, &pack(&named));
         self.put_section(out, SECTION_EVENTS, events);
         self.put_section(out, SECTION_STACKS, stacks);
         let checksum = crc32fast::hash(out.get(start..).unwrap_or_default());
@@ -133,15 +139,13 @@ impl Encoder {
         let is_present = |column: usize| missing.iter().all(|(_, absent)| *absent as usize != column);
         let width = shape.columns.len();
         let lone = numbers.len() == 1;
-        if shape.window.is_some() {
-            out.push(SECTION_WINDOWS);
-        }
-        out.push(match (lone, missing.is_empty()) {
+        let kind = match (lone, missing.is_empty()) {
             (false, true) => SECTION_BLOCK,
             (false, false) => SECTION_PARTIAL_BLOCK,
             (true, true) => SECTION_LONE_BLOCK,
             (true, false) => SECTION_LONE_PARTIAL_BLOCK,
-        });
+        };
+        out.push(if shape.window.is_some() { kind | WINDOWS } else { kind });
         put_varint(out, u64::from(shape.id.0));
         put_varint(out, width as u64);
         if !missing.is_empty() {
@@ -167,7 +171,8 @@ impl Encoder {
         }
     }
 
-    /// Appends the parts of windows. Of a series that changed in none of them, the last values are all.
+    /// Appends the parts of windows. Of a series that changed in none of several windows, the last values are
+    /// all.
     fn put_windows(
         &mut self,
         out: &mut Vec<u8>,
@@ -183,19 +188,43 @@ impl Encoder {
         let mut counts = present.iter().flat_map(|column| values(COUNT_PART, *column));
         let count = counts.next().unwrap_or_default();
         let are_equal = counts.all(|other| other == count);
-        put_varint(out, if are_equal { count } else { 0 });
+        let count = if are_equal { count } else { 0 };
+        let has_histograms = numbers.iter().any(|number| rows.histograms(*number).next().is_some());
+        put_varint(out, count << 1 | u64::from(has_histograms));
+        let counts = present.iter().filter(|_| !are_equal).map(|column| (COUNT_PART, *column));
+        if let [number] = numbers {
+            self.put_columns(out, rows, shape, numbers, counts);
+            put_summaries(out, rows, shape, *number, present);
+        } else {
+            self.put_changes(out, rows, shape, numbers, present, counts);
+        }
+        if has_histograms {
+            put_histograms(out, rows, numbers, present);
+        }
+    }
+
+    fn put_changes(
+        &mut self,
+        out: &mut Vec<u8>,
+        rows: &Rows<'_>,
+        shape: &Shape,
+        numbers: &[u32],
+        present: &[usize],
+        counts: impl Iterator<Item = (usize, usize)>,
+    ) {
         let has_changed: Vec<bool> = present
             .iter()
-            .map(|column| CHANGES.iter().any(|part| values(*part, *column).any(|value| value != 0)))
+            .map(|column| {
+                let at = |part: usize| part * shape.columns.len() + *column;
+                CHANGES.iter().any(|part| numbers.iter().any(|number| rows.value(*number, at(*part)) != 0))
+            })
             .collect();
         put_bitmap(out, present.len(), |position| has_changed.get(position).copied().unwrap_or_default());
-        let counts = present.iter().filter(|_| !are_equal).map(|column| (COUNT_PART, *column));
         let parts = present.iter().zip(&has_changed).flat_map(|(column, has_changed)| {
             let changes = CHANGES.iter().filter(|_| *has_changed);
             std::iter::once(&0).chain(changes).map(|part| (*part, *column))
         });
         self.put_columns(out, rows, shape, numbers, counts.chain(parts));
-        put_histograms(out, rows, numbers, present);
     }
 
     /// Appends columns, each a part of the values and the column of a shape.
@@ -273,6 +302,39 @@ impl Encoder {
         self.columns.put(out, &self.times, self.times.len(), coding);
         self.columns.flush(out);
     }
+}
+
+/// Divides tallies into those of the sources of `shapes`, and others.
+fn divide<'a>(
+    ledger: &'a [LedgerEntry],
+    shapes: &[Arc<Shape>],
+) -> (Vec<(ShapeId, Tally)>, Vec<&'a LedgerEntry>) {
+    let (mut of_shapes, mut named) = (Vec::new(), Vec::new());
+    for entry in ledger {
+        let shape = shapes.iter().find(|shape| {
+            shape.source == entry.source && shape.job.as_ref().map(|job| job.handle) == entry.job
+        });
+        match shape {
+            Some(shape) => of_shapes.push((shape.id, entry.tally)),
+            None => named.push(entry),
+        }
+    }
+    (of_shapes, named)
+}
+
+/// Appends the row of a single window.
+fn put_summaries(out: &mut Vec<u8>, rows: &Rows<'_>, shape: &Shape, number: u32, present: &[usize]) {
+    let [most, least, sum] = CHANGES;
+    let series: Vec<_> = present
+        .iter()
+        .filter_map(|position| {
+            let value = |part: usize| rows.value(number, part * shape.columns.len() + *position);
+            let column = shape.columns.get(*position)?;
+            let is_double = column.metric.1.number == Number::Float && column.metric.1.kind == Kind::Gauge;
+            Some(([0, most, least, sum].map(value), is_double))
+        })
+        .collect();
+    summaries::put(out, &series);
 }
 
 /// Appends the histograms of windows, row by row: for each the number of windows since the one before, then

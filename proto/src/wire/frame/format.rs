@@ -1,6 +1,6 @@
 //! Format of frames: its constants, and the decoded form.
 
-use crate::ledger::{Event, LedgerEntry};
+use crate::ledger::{Event, LedgerEntry, Tally};
 use crate::series::{SessionId, ShapeId};
 use crate::stacks::StackInterval;
 use crate::window::{MAX_PART, MIN_PART, SUM_PART};
@@ -23,8 +23,11 @@ pub(super) const SECTION_STACKS: u8 = 8;
 /// Without content: all blocks of the frame are samples that a ring kept.
 pub(super) const SECTION_KEPT: u8 = 9;
 
-/// A section of one of the kinds of block follows, whose rows summarise windows.
-pub(super) const SECTION_WINDOWS: u8 = 10;
+/// Tallies of the sources of shapes, which need no names.
+pub(super) const SECTION_SHAPE_TALLIES: u8 = 10;
+
+/// Added to the kind of a block whose rows summarise windows.
+pub(super) const WINDOWS: u8 = 16;
 
 /// Parts that are zeros of a series that did not change. The largest value stands first: of most counters the
 /// others are zeros, which take a byte together.
@@ -42,6 +45,8 @@ pub struct Frame {
     pub blocks: Vec<Block>,
     /// Tallies of the samples that were due.
     pub ledger: Vec<LedgerEntry>,
+    /// The same for the sources of shapes.
+    pub shape_tallies: Vec<(ShapeId, Tally)>,
     pub events: Vec<Event>,
     pub stacks: Vec<StackInterval>,
     /// True if a ring kept the samples of the blocks.
