@@ -64,9 +64,9 @@ impl Greedy {
 
 /// Firings by job id, and nodes with its kept intervals, those of all its cgroups.
 fn firings(env: &TestEnvironment) -> BTreeMap<String, (usize, usize)> {
-    let sql = "SELECT job_id, count(DISTINCT f.trigger_id), count(k.node) FROM trigger_firing AS f
+    let sql = "SELECT job_id, count(DISTINCT f.trigger_id), count(DISTINCT f.trigger_id || k.node) FROM trigger_firing AS f
         JOIN job USING (job_key) LEFT JOIN kept_interval AS k
-        ON k.trigger_id = f.trigger_id AND k.started = f.started AND k.ended = f.ended GROUP BY job_id";
+        ON k.trigger_id = f.trigger_id AND k.job_key = f.job_key AND k.started = f.started AND k.ended = f.ended GROUP BY job_id";
     let rows = env.query(sql);
     let rows = rows.lines().map(|row| {
         let columns: Vec<&str> = row.split('|').collect();
@@ -218,7 +218,9 @@ fn an_oom_kill_belongs_to_the_owner_of_its_cgroup() {
         env.query("SELECT rule || ' ' || owner_uid FROM trigger_firing JOIN job USING (job_key) ORDER BY 1")
             == format!("of-first {OWNER}\nof-second {OTHER_USER}")
     });
-    assert!(env.query("SELECT count(*) FROM kept_interval WHERE reason LIKE 'of-%'") == "2");
+    wait_until("both rings are kept", || {
+        env.query("SELECT count(*) FROM kept_interval WHERE reason LIKE 'of-%'") == "2"
+    });
     drop(parents);
     agent.daemon.terminate();
     collector.terminate();

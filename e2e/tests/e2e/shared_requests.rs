@@ -284,7 +284,7 @@ fn the_ring_of_an_ended_job_is_kept_through_any_collector() {
         assert_eq!(refused["code"], "unknown_job", "{refused}");
         let kept = cluster.server(number).ask(OWNER, &keep);
         for node in 0..2 {
-            assert_eq!(cluster.answer_of(&kept, node)["answer"], "done", "{kept}");
+            assert_eq!(cluster.answer_of(&kept, node)["answer"], "keeps", "{kept}");
         }
     }
     let intervals = "SELECT string_agg(DISTINCT reason, ',') || ' on ' || count(DISTINCT node) || ': ' || count(*) FROM kept_interval";

@@ -74,11 +74,7 @@ impl Dispatcher<NodeEdge> {
     pub(super) fn keep_interval(&self, spec: KeepSpec) -> Result<KeptPart, TriggerError> {
         let KeepSpec { principal, job_id, begin_us, end_us, trigger, reason } = spec;
         let shared = &self.edge.shared;
-        let tracked = self.targets.access(principal, &Some(job_id.clone()), Access::Change);
-        let (job, is_filled) = match tracked {
-            Ok(target) => (target.handle().ok_or(AccessError::Unknown)?, target.plan.has_ring()),
-            Err(error) => (self.ended_with_ring(principal, &job_id).ok_or(error)?, false),
-        };
+        let jobs = self.jobs_with_rings(principal, &job_id, (begin_us, end_us))?;
         let longest_us = shared.ring_requests.longest_us();
         if end_us.saturating_sub(begin_us) > longest_us {
             return Err(TriggerError::TooLong { longest_s: longest_us / 1_000_000 });
@@ -86,11 +82,13 @@ impl Dispatcher<NodeEdge> {
         if end_us > self.edge.now().realtime_us.saturating_add(AHEAD_US) {
             return Err(TriggerError::Ahead);
         }
-        let wanted = Wanted { job, begin_us, end_us, trigger, reason };
-        if shared.triggers.change(|evaluator| evaluator.has_kept(job, trigger)) {
-            return self.part_of(&wanted, is_filled);
+        let mut kept = Vec::new();
+        for (job, is_filled) in jobs {
+            let wanted = Wanted { job, begin_us, end_us, trigger, reason: reason.clone() };
+            let is_kept = shared.triggers.change(|evaluator| evaluator.has_kept(job, trigger));
+            kept.push(if is_kept { self.part_of(&wanted, is_filled) } else { self.want(wanted, is_filled) });
         }
-        self.want(wanted, is_filled)
+        kept.into_iter().reduce(joined).unwrap_or(Err(TriggerError::NoRing))
     }
 
     /// Asks the sender to keep an interval. `is_filled` is true if the ring gets further samples.
@@ -130,11 +128,31 @@ impl Dispatcher<NodeEdge> {
         }
     }
 
-    /// A job of the principal that has ended, and whose ring is still held.
-    fn ended_with_ring(&self, principal: Principal, job_id: &Identifier) -> Option<JobHandle> {
-        let (job, owner_uid) = self.edge.shared.ring_requests.of_id(job_id)?;
-        let is_permitted = principal.administrator || owner_uid == Some(principal.uid);
-        (is_permitted && self.targets.job(job_id).is_none()).then_some(job)
+    /// Finds the jobs of the principal whose rings have samples of an interval: the id may have returned, and
+    /// the ring of an earlier job is still held. Each is true if its ring gets further samples. If there are
+    /// none, the newest job.
+    fn jobs_with_rings(
+        &self,
+        principal: Principal,
+        job_id: &Identifier,
+        (begin_us, end_us): (i64, i64),
+    ) -> Result<Vec<(JobHandle, bool)>, AccessError> {
+        let requests = &self.edge.shared.ring_requests;
+        let tracked = self.targets.access(principal, &Some(job_id.clone()), Access::Change);
+        let running = self.targets.job(job_id).and_then(TrackedTarget::handle);
+        let mut ended = requests.of_id(job_id);
+        ended.retain(|(job, owner_uid)| Some(*job) != running && principal.can_access(*owner_uid));
+        // Another user may have had a job of this id: nothing about one is told in the data of the other.
+        let owner_uid = tracked.as_ref().ok().map(|target| target.owner_uid);
+        let owner_uid = owner_uid.or_else(|| ended.first().map(|(_, owner_uid)| *owner_uid));
+        ended.retain(|(_, owner)| Some(*owner) == owner_uid);
+        let tracked = tracked
+            .and_then(|target| Ok((target.handle().ok_or(AccessError::Unknown)?, target.plan.has_ring())));
+        let mut jobs: Vec<(JobHandle, bool)> = tracked.iter().copied().collect();
+        jobs.extend(ended.into_iter().map(|(job, _)| (job, false)));
+        let Some(newest) = jobs.first().copied() else { return tracked.map(|job| vec![job]) };
+        jobs.retain(|(job, _)| requests.held(*job).is_some_and(|held| held.part(begin_us, end_us).is_some()));
+        Ok(if jobs.is_empty() { vec![newest] } else { jobs })
     }
 
     /// Passes the end of a job, as the scheduler states it, to its triggers.
@@ -224,6 +242,21 @@ impl Dispatcher<NodeEdge> {
         };
         self.edge.shared.triggers.change(|evaluator| evaluator.note(firing.clone()));
         self.record(EventRecord { job: Some(job), event: Event::Fired(firing) }).await;
+    }
+}
+
+/// What two jobs of one id keep.
+fn joined(
+    one: Result<KeptPart, TriggerError>,
+    other: Result<KeptPart, TriggerError>,
+) -> Result<KeptPart, TriggerError> {
+    match (one, other) {
+        (Ok(one), Ok(other)) => {
+            let part = one.part.into_iter().chain(other.part).reduce(HeldSpan::joined);
+            Ok(KeptPart { part, ..one })
+        }
+        (Ok(one), Err(_)) | (Err(_), Ok(one)) => Ok(one),
+        (Err(error), Err(_)) => Err(error),
     }
 }
 

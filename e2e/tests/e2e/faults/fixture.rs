@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use super::churn::CgroupChurn;
 use super::observer::Observer;
-use polymeter_e2e::cgroup::{MemoryLimit, TestCgroups};
+use polymeter_e2e::cgroup::TestCgroups;
 use polymeter_e2e::daemons::{Agent, Daemon, Plan, collector_within, keygen};
 use polymeter_e2e::network::{LinkEnd, Network};
 use polymeter_e2e::reference::Snapshot;
@@ -75,8 +75,6 @@ pub(crate) struct Fixture {
     churn: Option<CgroupChurn>,
     cgroups: Arc<TestCgroups>,
     pub(crate) network: Network,
-    /// That of the agent that is restarted.
-    memory: MemoryLimit,
     nodes: [TestEnvironment; AGENTS],
     pub(crate) server_env: TestEnvironment,
     /// Grouped by id.
@@ -118,7 +116,6 @@ impl Fixture {
             churn: Some(CgroupChurn::start(&cgroups, seed)),
             cgroups,
             network,
-            memory: MemoryLimit::new(),
             nodes,
             server_env,
             ended_sessions: BTreeMap::new(),
@@ -163,7 +160,7 @@ impl Fixture {
         let agent = Agent::start_within(node, &plan, &keys, DEVICE, |program| match number {
             BEHIND_LINK => self.network.within(LinkEnd::Far, &program),
             FULL_DISK => disk::with_tmpfs(&spool, "4k", &self.network.within(LinkEnd::Near, &program)),
-            _ => self.memory.within(&self.network.within(LinkEnd::Near, &program)),
+            _ => self.network.within(LinkEnd::Near, &program),
         });
         agent.wait_until_tracked(JOB, &SOURCES);
         self.agents[number] = Some(agent);
@@ -227,23 +224,6 @@ impl Fixture {
         let killed = signal == Signal::KILL;
         assert!(killed || status.success(), "{status}: {log}");
         self.ended_sessions.insert(session, EndedSession { killed, acknowledged, kept: None });
-    }
-
-    /// Starts the agent again some time after it was ended.
-    pub(crate) fn start_again_after(&mut self, end: impl FnOnce(&mut Self)) {
-        end(self);
-        self.wait_for_samples();
-        self.start_agent(RESTARTED);
-    }
-
-    /// Has the kernel kill the agent for want of memory.
-    pub(crate) fn exhaust_memory_of_restarted_agent(&mut self) {
-        let mut agent = self.agents[RESTARTED].take().unwrap();
-        let session = agent.status()["session"].as_str().unwrap().to_owned();
-        let acknowledged = agent.count("frames_acknowledged");
-        self.memory.squeeze(&mut agent.daemon);
-        self.memory.lift();
-        self.ended_sessions.insert(session, EndedSession { killed: true, acknowledged, kept: None });
     }
 
     /// Counts the data that the ended sessions left in the store and in the spool. No frame may be in

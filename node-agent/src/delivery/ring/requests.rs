@@ -36,7 +36,7 @@ pub struct HeldSpan {
 }
 
 impl HeldSpan {
-    pub(super) fn joined(self, other: Self) -> Self {
+    pub(crate) fn joined(self, other: Self) -> Self {
         Self {
             first_us: self.first_us.min(other.first_us),
             last_us: self.last_us.max(other.last_us),
@@ -159,11 +159,11 @@ impl RingRequests {
         self.lock().held.get(&job).cloned()
     }
 
-    /// Newest job of this id with a ring, which may have ended, and its owner.
-    pub fn of_id(&self, job_id: &Identifier) -> Option<(JobHandle, Option<u32>)> {
+    /// Jobs of this id with rings, which may have ended, and their owners; the newest first.
+    pub fn of_id(&self, job_id: &Identifier) -> Vec<(JobHandle, Option<u32>)> {
         let shared = self.lock();
-        let (handle, held) = shared.held.iter().rev().find(|(_, held)| held.job_id == *job_id)?;
-        Some((*handle, held.owner_uid))
+        let of_id = shared.held.iter().rev().filter(|(_, held)| held.job_id == *job_id);
+        of_id.map(|(handle, held)| (*handle, held.owner_uid)).collect()
     }
 
     pub(super) fn next(&self) -> Option<Wanted> {
