@@ -60,10 +60,6 @@ fn reasons<'a>(missing: impl Iterator<Item = &'a Unavailable>) -> impl Iterator<
     missing.map(|missing| (missing.definition.name(), missing.reason.clone()))
 }
 
-pub(super) fn is_of_device(source: &str) -> bool {
-    source.strip_prefix(DEVICE_KIND).is_some_and(|rest| rest.starts_with('/'))
-}
-
 #[cfg(test)]
 mod tests {
     use polymeter_proto::catalogue;

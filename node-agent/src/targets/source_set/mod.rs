@@ -24,7 +24,6 @@ use crate::sources::{
 use crate::targets::ids::SeriesIds;
 use crate::targets::open_source::{OpenSource, SessionIds, SourceChanges, SourceOwner};
 use crate::targets::open_step::OpenStep;
-use device_sources::is_of_device;
 use reopening_state::Reopening;
 
 /// Perf events that were opened, or are unavailable, on one cgroup. An event that is opened again counts from
@@ -401,6 +400,10 @@ impl SourceSet {
 /// True for a source without slots that stays when the files of the target are opened anew.
 fn is_kept_dormant(dormant: &Opened) -> bool {
     dormant.step.is_some() || is_of_device(&dormant.name)
+}
+
+fn is_of_device(source: &str) -> bool {
+    source.strip_prefix(DEVICE_KIND).is_some_and(|rest| rest.starts_with('/'))
 }
 
 pub(crate) fn is_perf(name: &str) -> bool {
