@@ -13,16 +13,16 @@ pub const SOCKET_MESSAGES_OUT: i32 = 256;
 /// backlog thousands of them would retry for minutes. The kernel limits it to net.core.somaxconn.
 pub const BACKLOG: i32 = 4096;
 
-/// Bytes that wait for one writer. 64 MiB are seconds of a large cluster; more data should rather wait in the
-/// agents' outboxes.
-pub const QUEUE_BYTES: usize = 64 * 1024 * 1024;
+/// Bytes that wait for one writer. 128 MiB are seconds of a large cluster; more data should rather wait in
+/// the agents' outboxes.
+pub const QUEUE_BYTES: usize = 128 * 1024 * 1024;
 
 /// Messages that wait for one writer.
 pub const QUEUE_MESSAGES: usize = 16 * 1024;
 
 /// Bytes of one peer that wait for one writer: a whole dictionary, and the maximum that an agent has in
 /// flight. Further messages are dropped.
-pub const PEER_QUEUE_BYTES: usize = 32 * 1024 * 1024;
+pub const PEER_QUEUE_BYTES: usize = 64 * 1024 * 1024;
 
 pub const PEER_QUEUE_MESSAGES: usize = 4 * 1024;
 
@@ -88,8 +88,17 @@ pub const SESSIONS: usize = 16 * 1024;
 /// Sessions of one peer: an agent has one, and its predecessor's while the outbox drains.
 pub const SESSIONS_PER_PEER: usize = 8;
 
-/// Memory for the dictionary of one session, and for those of one peer: about 300 000 series.
-pub const SESSION_DICTIONARY_BYTES: usize = 64 * 1024 * 1024;
+/// Memory for the dictionary of one session, and for those of one peer: about 700 000 series. An agent that
+/// scrapes a thousand exporters has 500 000.
+pub const SESSION_DICTIONARY_BYTES: usize = 256 * 1024 * 1024;
+
+/// The part of it that is left for lines of the ledger, so that the losses of a session whose dictionary is
+/// full are stored.
+pub const SESSION_LINES_BYTES: usize = 8 * 1024 * 1024;
+
+/// Time until an agent whose whole dictionary was too large is asked for it again: it may have fewer series
+/// by then.
+pub const DICTIONARY_RETRY: Duration = Duration::from_secs(600);
 
 /// Memory for the dictionaries of all sessions of one writer. The sessions with the longest silence are
 /// removed first.

@@ -219,6 +219,11 @@ impl Batch {
         }
     }
 
+    /// Returns how many values have room.
+    pub const fn room(&self) -> usize {
+        limits::BATCH_VALUES.saturating_sub(self.values.len())
+    }
+
     fn check_room(&self) -> Result<(), Full> {
         let has_room = self.values.len() < limits::BATCH_VALUES
             && self.rows.len() < limits::BLOCK_TICKS

@@ -36,8 +36,7 @@ pub(super) fn job_cost(job: &JobDescriptor) -> usize {
 }
 
 pub(super) fn series_cost(labels: &Labels) -> usize {
-    let texts = labels.iter().map(|(key, value)| 2 * size_of::<String>() + key.len() + value.len());
-    ENTRY_BYTES + labels.role().map_or(0, |role| role.as_str().len()) + texts.sum::<usize>()
+    ENTRY_BYTES + labels.role().map_or(0, |role| role.as_str().len()) + labels.identity().len()
 }
 
 pub(super) const fn shape_cost(columns: usize) -> usize {

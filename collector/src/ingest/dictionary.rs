@@ -133,7 +133,7 @@ impl Dictionary {
     /// Idempotent.
     pub(super) fn add(&mut self, id: SessionId, entry: Entry, shared: &mut Shared) -> Result<(), Fault> {
         let bytes = cost(&entry);
-        if self.bytes + bytes > limits::SESSION_DICTIONARY_BYTES {
+        if self.bytes + bytes > limits::SESSION_DICTIONARY_BYTES - limits::SESSION_LINES_BYTES {
             return Err(Fault::Full);
         }
         let new = match entry {

@@ -31,6 +31,8 @@ pub(super) struct SessionState {
     /// Requested dictionaries that arrived since a frame was accepted.
     dictionaries: u32,
     dictionary_requested: bool,
+    /// Time at which a whole dictionary had no room.
+    overfull: Option<Duration>,
     pub(super) last_message: Duration,
 }
 
@@ -60,6 +62,7 @@ impl SessionState {
             requested: RequestTimes::default(),
             dictionaries: 0,
             dictionary_requested: false,
+            overfull: None,
             last_message: now.since_start,
         }
     }
@@ -122,9 +125,13 @@ impl SessionState {
                 };
                 rejected = Some(fault);
             }
-            Err(_) if self.dictionaries >= limits::DICTIONARIES_PER_FRAME => {
+            Err(_) if self.gives_up(now) => {
                 losses = self.dictionary.reject_unknown(&mut frame, now.wall_us);
-                rejected = Some("the agent does not announce some of its ids");
+                rejected = Some(if self.is_overfull(now) {
+                    "the agent has more series than one session may have; let several agents poll the devices"
+                } else {
+                    "the agent does not announce some of its ids"
+                });
             }
             Err(fault) => return self.need_dictionary(fault, session, now),
         }
@@ -149,6 +156,16 @@ impl SessionState {
         }
     }
 
+    /// True if another dictionary would not help.
+    fn gives_up(&self, now: Now) -> bool {
+        self.dictionaries >= limits::DICTIONARIES_PER_FRAME || self.is_overfull(now)
+    }
+
+    fn is_overfull(&self, now: Now) -> bool {
+        let since = self.overfull.map(|overfull| now.since_start.saturating_sub(overfull));
+        since.is_some_and(|since| since < limits::DICTIONARY_RETRY)
+    }
+
     /// The dictionary may define the unknown ids.
     fn need_dictionary(&mut self, fault: Fault, session: SessionId, now: Now) -> Verdict {
         if fault == Fault::Full {
@@ -159,14 +176,24 @@ impl SessionState {
         self.request(ToAgent::NeedDictionary { session }, now)
     }
 
-    pub(super) fn learn(&mut self, session: SessionId, entries: Vec<Entry>, shared: &mut Shared) -> Verdict {
+    pub(super) fn learn(
+        &mut self,
+        session: SessionId,
+        entries: Vec<Entry>,
+        now: Now,
+        shared: &mut Shared,
+    ) -> Verdict {
         if std::mem::take(&mut self.dictionary_requested) {
             self.dictionaries += 1;
         }
         let learnt = entries.into_iter().try_for_each(|entry| self.dictionary.add(session, entry, shared));
         match learnt {
-            // Unknown ids and missing room are detected when a frame needs the entries.
-            Ok(()) | Err(Fault::Unknown(_) | Fault::Full) => Verdict::Nothing,
+            // Unknown ids are detected when a frame needs the entries.
+            Ok(()) | Err(Fault::Unknown(_)) => Verdict::Nothing,
+            Err(Fault::Full) => {
+                self.overfull = Some(now.since_start);
+                Verdict::Nothing
+            }
             Err(Fault::Contradiction(what)) => Verdict::Refused(MessageRefusal::contradiction(what)),
         }
     }
@@ -191,7 +218,7 @@ impl SessionState {
         if first > self.received + 1 {
             return self.request(ToAgent::Resend { session, from: self.received + 1 }, now);
         }
-        let gives_up = self.dictionaries >= limits::DICTIONARIES_PER_FRAME;
+        let gives_up = self.gives_up(now);
         match self
             .dictionary
             .session()

@@ -93,7 +93,7 @@ impl Ingest {
             return Verdict::Refused(refusal);
         }
         let verdict = self.with(id, peer, now, |state, shared| match message {
-            ToCollector::Dictionary { session, entries } => state.learn(session, entries, shared),
+            ToCollector::Dictionary { session, entries } => state.learn(session, entries, now, shared),
             ToCollector::Skipped { first, last, reason, span_us, lost, .. } => {
                 let reason = match reason {
                     SkipReason::OutboxFull => LossReason::OutboxFull,

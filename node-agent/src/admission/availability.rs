@@ -19,7 +19,7 @@ pub(crate) fn metrics_of(
     counters_owner: Option<u32>,
 ) -> Vec<MetricView> {
     let mut all: BTreeMap<String, Availability> = target.findings.found().clone();
-    let missing = target.sources.unavailable().iter();
+    let missing = target.sources.unavailable();
     all.extend(missing.map(|(name, reason)| (name.clone(), Availability::No(reason.clone()))));
     let recent_ns = read_times.get(&target.handle());
     for (name, sources) in target.sources.sampled() {

@@ -288,7 +288,7 @@ fn granted(target: &TrackedTarget, request: &LeaseRequest, cost: Cost, until_us:
     let mut demands = target.device_demands();
     demands.retain(|(name, _)| request.of_devices().any(|(selector, _)| selector.as_str() == name));
     reasons.extend(demands.iter().map(|(name, _)| (name.clone(), OF_DEVICES.to_owned())));
-    let unavailable = target.sources.unavailable().iter().filter(|(name, _)| is_chosen(name));
+    let unavailable = target.sources.unavailable().filter(|(name, _)| is_chosen(name));
     let metrics = in_force.into_iter().chain(demands);
     LeaseGrant {
         reasons,

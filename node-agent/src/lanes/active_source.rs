@@ -291,6 +291,12 @@ impl ActiveSource {
         counted
     }
 
+    /// Number of values that the finished read of its thread may have; none if no read has finished.
+    pub(super) fn finished_values(&self) -> Option<usize> {
+        let Source::Threaded(source) = &self.source else { return None };
+        source.has_finished().then(|| source.slots().len())
+    }
+
     /// Takes over the values of the read that its thread has finished, if any. The caller records them.
     pub(super) fn take_finished(&mut self) -> Option<FinishedRead> {
         let Source::Threaded(source) = &self.source else { return None };

@@ -1,6 +1,8 @@
 //! The input and output of the sampler: bounded queues without locks, and eventfds.
 
 use std::io;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Arc, OnceLock};
 
 use crossbeam_queue::ArrayQueue;
@@ -20,7 +22,7 @@ use crate::sources::Outcome;
 use crate::sources::reader_thread::FinishedReads;
 
 /// One batch is filled, one is encoded, and two are there in case the sender is delayed.
-const BATCHES: usize = 4;
+pub(super) const BATCHES: usize = 4;
 
 /// Most commands that wait. Beyond that the supervisor waits, and the sampler never does.
 const COMMANDS: usize = 1024;
@@ -185,6 +187,8 @@ pub struct Channels {
     full: ArrayQueue<SampleBatch>,
     full_event: EventFd,
     empty: ArrayQueue<SampleBatch>,
+    /// True if finished reads of the slow lane wait for an empty batch.
+    is_batch_awaited: AtomicBool,
     realtime_thread: OnceLock<Pid>,
 }
 
@@ -205,6 +209,7 @@ impl Channels {
             full: ArrayQueue::new(BATCHES),
             full_event: EventFd::new()?,
             empty,
+            is_batch_awaited: AtomicBool::new(false),
             realtime_thread: OnceLock::new(),
         })
     }
@@ -251,6 +256,15 @@ impl Channels {
         self.empty.pop()
     }
 
+    pub(super) fn empty_batches(&self) -> usize {
+        self.empty.len()
+    }
+
+    /// Lets the next batch that is given back wake the sampler as the end of a read does.
+    pub(super) fn await_batch(&self) {
+        self.is_batch_awaited.store(true, SeqCst);
+    }
+
     pub(super) fn hand_on(&self, batch: SampleBatch) {
         // There are as many places as batches.
         drop(self.full.push(batch));
@@ -265,6 +279,9 @@ impl Channels {
         batch.clear();
         // There are as many places as batches.
         drop(self.empty.push(batch));
+        if self.is_batch_awaited.swap(false, SeqCst) {
+            self.finished.signal();
+        }
     }
 
     /// Readable when a batch was handed on.

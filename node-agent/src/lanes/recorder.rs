@@ -5,13 +5,17 @@ use std::sync::Arc;
 
 use polymeter_proto::batch::Full;
 use polymeter_proto::ledger::Tally;
+use polymeter_proto::limits;
 
 use super::active_source::ActiveSource;
-use super::channels::{Channels, EventRecord, Notice, SampleBatch, SourceReport};
+use super::channels::{BATCHES, Channels, EventRecord, Notice, SampleBatch, SourceReport};
 use super::source_group::{ReadCost, SourceId, StackRecord, UserValue};
 
 /// A sample is late if it is read more than this fraction of its period after the deadline: a tenth.
 pub(super) const LATE_PART: u64 = 10;
+
+/// Room that the values of the slow lane leave for those of the fast one, which cannot wait.
+const FAST_VALUES: usize = limits::BATCH_VALUES / 4;
 
 #[derive(Debug)]
 pub(super) struct Recorder {
@@ -24,6 +28,23 @@ impl Recorder {
     pub(super) fn new(channels: Arc<Channels>) -> Self {
         let current = channels.take_empty().unwrap_or_default();
         Self { channels, current, batch_number: 1 }
+    }
+
+    /// True if the batches have room for so many values of a source of the slow lane, which can wait. If not,
+    /// the sampler is woken by the next empty batch.
+    pub(super) fn has_room_for(&self, values: usize) -> bool {
+        self.has_room_now(values) || {
+            self.channels.await_batch();
+            // One may have been given back in between.
+            self.has_room_now(values)
+        }
+    }
+
+    fn has_room_now(&self, values: usize) -> bool {
+        let empty = self.channels.empty_batches();
+        let room = self.current.batch.room() + empty * limits::BATCH_VALUES;
+        // There never is more room than in all other batches.
+        values + FAST_VALUES <= room || empty + 1 >= BATCHES
     }
 
     /// Records the values of one group in the current batch, or in the next when that is full. Returns how

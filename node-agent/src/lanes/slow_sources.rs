@@ -20,6 +20,8 @@ pub(super) struct SlowSources {
     closing: Vec<Closing>,
     /// Ends of jobs, which must come after the last readings of their sources.
     deferred: Vec<EventRecord>,
+    /// True if finished reads wait, because no batch has room for their values.
+    awaits_batch: bool,
 }
 
 #[derive(Debug)]
@@ -61,17 +63,23 @@ impl SlowSources {
         None
     }
 
-    /// Records the values of all finished reads. Returns the removed sources whose last read has finished or
-    /// is given up.
+    /// Records the values of finished reads, as long as batches have room: a thousand sources of the same
+    /// deadline have more values than all batches together. Returns the removed sources whose last read has
+    /// finished or is given up.
     pub(super) fn collect(
         &mut self,
         sources: &mut [Option<Box<ActiveSource>>],
         recorder: &mut Recorder,
     ) -> Vec<(SourceId, Box<ActiveSource>)> {
+        self.awaits_batch = false;
         for id in &self.ids {
-            if let Some(Some(source)) = sources.get_mut(id.0 as usize) {
-                collect(*id, source, recorder);
+            let Some(Some(source)) = sources.get_mut(id.0 as usize) else { continue };
+            let Some(values) = source.finished_values() else { continue };
+            if !recorder.has_room_for(values) {
+                self.awaits_batch = true;
+                break;
             }
+            collect(*id, source, recorder);
         }
         let mut removed = Vec::new();
         if self.is_closing() {
@@ -86,6 +94,10 @@ impl SlowSources {
             }
         }
         removed
+    }
+
+    pub(super) const fn awaits_batch(&self) -> bool {
+        self.awaits_batch
     }
 
     /// Gives up the reads of removed sources at the next [`SlowSources::collect`].

@@ -9,7 +9,7 @@ use polymeter_proto::catalogue::{self, Definition, Metric, Scope};
 use polymeter_proto::ledger::Cause;
 use polymeter_proto::name::Selector;
 use polymeter_proto::period::{Period, Sampling};
-use polymeter_proto::series::Identifier;
+use polymeter_proto::series::{DEVICE_METRICS, Identifier};
 use polymeter_proto::step_level::StepLevel;
 
 use crate::in_force::InForce;
@@ -185,6 +185,10 @@ impl Plan {
         leases: impl Iterator<Item = &'a Lease>,
         name: &str,
     ) -> Vec<&'static str> {
+        // No derived metric is one of devices, of which there may be many thousands.
+        if name.starts_with(DEVICE_METRICS) {
+            return Vec::new();
+        }
         let rules = layers.iter().flat_map(|layer| layer.rules()).filter(|rule| rule.sampling.is_some());
         let selectors = rules.map(|rule| &rule.selector).chain(leases.map(|lease| &lease.selector));
         let named = selectors.filter(|selector| !selector.matches(name));

@@ -76,6 +76,11 @@ impl<'a> Opening<'a> {
         Self { lane: Lane::Fast, step, opened: Vec::new(), unavailable: Vec::new(), left: Vec::new() }
     }
 
+    /// Starts without sources, for the node and sources of the slow lane.
+    pub(super) fn of_slow_lane() -> Self {
+        Self { lane: Lane::Slow, ..Self::new(None) }
+    }
+
     pub(super) fn open(&mut self, kind: &dyn SourceKind, request: &OpenRequest<'_>) {
         self.lane = kind.lane();
         kind.open(request, self);

@@ -85,6 +85,7 @@ pub use refresh::RefreshInterval;
 pub use registry::{KINDS, online_cpus, processors};
 pub(crate) use resctrl::remove_left_behind as remove_resctrl_groups;
 pub use served_jobs::ServedJobs;
+pub(crate) use slot::runs;
 pub use slot::{Slot, Unavailable, Wanted};
 pub use source::Source;
 pub use stack_profile::{Function, StackProfile};

@@ -58,7 +58,7 @@ impl FinishedReads {
         self.is_any.load(Relaxed) && self.is_any.swap(false, Acquire)
     }
 
-    fn signal(&self) {
+    pub(crate) fn signal(&self) {
         self.is_any.store(true, Release);
         self.timer.notify();
     }
@@ -169,6 +169,10 @@ impl ThreadedSource {
         self.mailbox.request.push(request).map_err(|refused| refused.reading)?;
         self.mailbox.timer.notify();
         Ok(())
+    }
+
+    pub(crate) fn has_finished(&self) -> bool {
+        !self.mailbox.result.is_empty()
     }
 
     pub fn take_finished(&self) -> Option<FinishedRead> {

@@ -15,6 +15,11 @@ impl Slot {
     }
 }
 
+/// Returns one slot for each metric in a row.
+pub(crate) fn runs(slots: &[Slot]) -> impl Iterator<Item = &Slot> {
+    slots.chunk_by(|one, next| one.definition == next.definition).filter_map(<[Slot]>::first)
+}
+
 /// A metric that is wanted from a text file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Wanted {

@@ -2,13 +2,15 @@
 //! them on to the agents of the devices that serve the node.
 
 use polymeter_proto::control::{DeviceReport, JobDemand, REPORTED_BYTES};
+use polymeter_proto::ledger::Event;
 use polymeter_proto::name::Selector;
 use tokio::sync::watch;
 use tracing::warn;
 
-use super::dispatcher::Dispatcher;
+use super::dispatcher::{Dispatcher, warn_of_missing};
 use super::edge::{Edge, NodeEdge};
 use crate::admission::Admission;
+use crate::lanes::EventRecord;
 use crate::request::{AccessError, DemandSpec, LeaseError, LeaseGrant, LeaseRequest};
 use crate::sources::outside::OutsideDevices;
 use crate::targets::Targets;
@@ -82,6 +84,19 @@ fn within<T>(entries: impl IntoIterator<Item = T>, bytes: impl Fn(&T) -> usize) 
 }
 
 impl Dispatcher<NodeEdge> {
+    /// Samples devices that were added or have got other values, and leaves all others alone.
+    pub(super) async fn follow_devices(&mut self) {
+        let Some(node) = self.targets.get_mut(&None) else { return };
+        let Some((sources, changes)) = self.edge.open_devices(node) else { return };
+        warn_of_missing(&None, &changes.missing);
+        self.tell_sampler(changes).await;
+        let now = self.edge.now();
+        let Some(node) = self.targets.get_mut(&None) else { return };
+        for change in node.plan_changes_of(&sources, now) {
+            self.record(EventRecord { job: None, event: Event::PlanChange(change) }).await;
+        }
+    }
+
     /// Samples those metrics of devices that a job asks for and that serve one of its nodes. Returns none
     /// where it does not ask for any more.
     pub(super) async fn demand(&mut self, spec: DemandSpec) -> Result<Option<LeaseGrant>, LeaseError> {

@@ -321,7 +321,7 @@ impl<E: Edge> Dispatcher<E> {
 }
 
 /// Logs the metrics of a target that are no longer sampled, or in part only: each reason once.
-fn warn_of_missing(key: &TargetKey, missing: &[(String, String)]) {
+pub(super) fn warn_of_missing(key: &TargetKey, missing: &[(String, String)]) {
     let mut by_reason: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for (metric, reason) in missing {
         by_reason.entry(reason).or_default().push(metric);

@@ -201,7 +201,8 @@ impl Dispatcher<NodeEdge> {
                     Err(error) => drop(reply.send(Err(error))),
                     Ok(()) => {
                         let target = self.targets.job(&job_id);
-                        let unavailable = target.map(|target| target.sources.unavailable().to_vec());
+                        let unavailable =
+                            target.map(|target| target.sources.unavailable().cloned().collect());
                         let answer = Ok(unavailable.unwrap_or_default());
                         self.edge.after_first_reading(|| drop(reply.send(answer))).await;
                     }

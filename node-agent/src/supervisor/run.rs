@@ -121,6 +121,7 @@ impl Supervisor {
     /// Runs until asked to stop, and stops the sampler and the exit watcher.
     pub(crate) async fn run(mut self, requests: mpsc::Receiver<SupervisorRequest>, waits: Waits) {
         self.core.start().await;
+        self.core.follow_devices().await;
         self.core.lifecycle.node_sampled(self.core.edge.descriptors());
         self.find_jobs(Search::Walk).await;
         self.work(requests, waits).await;
@@ -250,6 +251,7 @@ impl Supervisor {
         for key in NodeEdge::changed_targets(&mut self.core.targets) {
             self.core.files_changed(&key).await;
         }
+        self.core.follow_devices().await;
         let looks_closely = self.rescans.is_multiple_of(CLOSELY);
         self.rescans += 1;
         if looks_closely {

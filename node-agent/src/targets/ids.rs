@@ -63,16 +63,23 @@ impl Ids {
         sampling: impl Fn(&str) -> Option<Sampling>,
     ) -> Vec<Group> {
         let mut by_sampling: BTreeMap<(Period, Sampling), (Vec<Column>, Vec<u32>)> = BTreeMap::new();
-        for (number, slot) in (0..).zip(slots) {
-            let Some(sampling) = sampling(&slot.definition.name()) else { continue };
-            let Some(descriptor) = slot.definition.descriptor() else { continue };
-            let origins = slot.definition.metric.origins;
+        let mut numbered = 0..;
+        for run in slots.chunk_by(|one, next| one.definition == next.definition) {
+            let numbered = numbered.by_ref().take(run.len());
+            let Some(definition) = run.first().map(|slot| &slot.definition) else { continue };
+            let known = sampling(&definition.name()).zip(definition.descriptor());
+            let Some((sampling, descriptor)) = known else {
+                numbered.for_each(drop);
+                continue;
+            };
+            let origins = definition.metric.origins;
             let is_of_stacks = origins.iter().any(|origin| is_stacks_source(origin.kind()));
             let period = sampling.period;
             let read_period = if is_of_stacks { period.max(Period::SECOND) } else { period };
             let (columns, numbers) = by_sampling.entry((read_period, sampling)).or_default();
-            columns.push(self.column(series, descriptor, &slot.labels));
-            numbers.push(number);
+            let metric = self.metric(descriptor);
+            columns.extend(run.iter().map(|slot| self.column(series, &metric, &slot.labels)));
+            numbers.extend(numbered);
         }
         let (mut groups, requested) = (Vec::new(), Cell::new(0));
         for ((period, sampling), (columns, numbers)) in by_sampling {
@@ -108,32 +115,40 @@ impl Ids {
         let id = ShapeId(self.next_shape);
         self.next_shape += 1;
         let descriptors = descriptors.into_iter();
-        let columns = descriptors.map(|descriptor| self.column(series, descriptor, labels)).collect();
+        let columns = descriptors.map(|descriptor| {
+            let metric = self.metric(descriptor);
+            self.column(series, &metric, labels)
+        });
+        let columns = columns.collect();
         // Its rows have no deadlines, so the period is meaningless.
         Shape { id, job: job.cloned(), source, period: Period::SECOND, window: None, columns }
     }
 
-    fn column(
-        &mut self,
-        series: &mut SeriesIds,
-        mut descriptor: MetricDescriptor,
-        labels: &Labels,
-    ) -> Column {
+    /// Assigns an id to a metric. All its columns share one name.
+    fn metric(&mut self, mut descriptor: MetricDescriptor) -> (MetricId, MetricDescriptor) {
         let next_metric = MetricId(u32::try_from(self.metrics.len()).unwrap_or(u32::MAX));
         let metric = match self.metrics.entry(descriptor.name.clone()) {
             Entry::Occupied(known) => {
-                // All its columns share one name.
                 descriptor.name = known.key().clone();
                 *known.get()
             }
             Entry::Vacant(place) => *place.insert(next_metric),
         };
+        (metric, descriptor)
+    }
+
+    fn column(
+        &mut self,
+        series: &mut SeriesIds,
+        metric: &(MetricId, MetricDescriptor),
+        labels: &Labels,
+    ) -> Column {
         let next = &mut self.next_series;
         // A role that has changed does not begin another series.
-        let series = *series.entry((metric, labels.clone().with_role(None))).or_insert_with(|| {
+        let series = *series.entry((metric.0, labels.clone().with_role(None))).or_insert_with(|| {
             *next += 1;
             SeriesId(*next - 1)
         });
-        Column { series, metric: (metric, descriptor), labels: labels.clone() }
+        Column { series, metric: metric.clone(), labels: labels.clone() }
     }
 }

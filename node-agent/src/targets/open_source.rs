@@ -14,7 +14,7 @@ use super::source_ids::SourceIds;
 use crate::cgroups::Step;
 use crate::lanes::{Command, SourceId};
 use crate::plan::Plan;
-use crate::sources::{Devices, Finder, RefreshInterval, Slot, Source, UnknownLinesFound};
+use crate::sources::{Devices, Finder, RefreshInterval, Slot, Source, UnknownLinesFound, runs};
 
 #[derive(Debug, Default)]
 pub(crate) struct SessionIds {
@@ -55,7 +55,12 @@ pub(crate) struct OpenSource {
     pub(crate) stated_interval: RefreshInterval,
     /// Interval with which its groups were made: shorter periods are granted at this one.
     pub(super) refresh_interval: Option<Period>,
+    /// Samplings with which its groups were made.
+    pub(super) planned: Vec<Planned>,
 }
+
+/// Sampling of a metric of a source, and of the same into the ring.
+type Planned = (Option<Sampling>, Option<Sampling>);
 
 impl OpenSource {
     pub(super) fn new(id: SourceId, source: &Source, step: Option<Arc<Step>>, below: Option<Finder>) -> Self {
@@ -75,7 +80,31 @@ impl OpenSource {
             opened_descriptors,
             stated_interval,
             refresh_interval,
+            planned: Vec::new(),
         }
+    }
+
+    /// Names of its metrics, which may repeat.
+    pub(super) fn metrics(&self) -> impl Iterator<Item = String> {
+        runs(&self.slots).map(|slot| slot.definition.name())
+    }
+
+    fn plan<'a>(&'a self, plan: &'a Plan) -> impl Iterator<Item = Planned> + 'a {
+        self.metrics().map(|metric| (self.sampling(plan, &metric), self.ring_sampling(plan, &metric)))
+    }
+
+    /// Records the samplings with which its groups are made.
+    pub(super) fn with_plan(mut self, plan: &Plan) -> Self {
+        self.planned = self.plan(plan).collect();
+        self
+    }
+
+    /// True if it has groups, and those of this plan are the same.
+    pub(super) fn is_planned(&self, plan: &Plan) -> bool {
+        let has_groups = self.planned.iter().any(|planned| *planned != (None, None));
+        has_groups
+            && self.stated_interval.get() == self.refresh_interval
+            && self.plan(plan).eq(self.planned.iter().copied())
     }
 
     /// Records the devices that its slots are of: their names in series, and their roles.
@@ -134,9 +163,11 @@ impl OpenSource {
         self.opened_descriptors + self.below.as_ref().map_or(0, Finder::perf_descriptors)
     }
 
-    /// Takes over the refresh interval that its hardware states at this time. Its groups must be made anew.
-    pub(super) fn take_interval(&mut self) {
+    /// Takes over the plan, and the refresh interval that its hardware states at this time. Its groups must
+    /// be made anew.
+    pub(super) fn take_interval(&mut self, plan: &Plan) {
         self.refresh_interval = self.stated_interval.get();
+        self.planned = self.plan(plan).collect();
     }
 }
 

@@ -1,6 +1,6 @@
 //! Plan in force of a target, and its changes since they were last recorded in the data.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use polymeter_proto::catalogue::RING_METRICS;
 use polymeter_proto::ledger::{Cause, PlanChange};
@@ -80,27 +80,11 @@ impl TrackedTarget {
         cause: Option<Cause>,
         now: Now,
     ) -> Vec<PlanChange> {
-        let job = self.handle();
         let mut in_force: BTreeMap<String, InForce> = self.plan_in_force_at(level).into_iter().collect();
         if level.is_none() {
             in_force.extend(self.ring_in_force());
         }
-        let mut changes = Vec::new();
-        let mut change = |name: &str, old: Option<Sampling>, new: Option<&InForce>| {
-            if let Ok(metric) = MetricName::new(name.to_owned()) {
-                let layer = new.map_or(Cause::Baseline, InForce::recorded_cause);
-                let (by, until_us) = new.map_or((None, None), |new| (new.by.clone(), new.until_us));
-                let (new, cause) = (new.map(|new| new.sampling), cause.unwrap_or(layer));
-                let at_us = now.realtime_us;
-                changes.push(PlanChange { at_us, job, level, metric, old, new, cause, by, until_us });
-            }
-        };
-        for (name, new) in &in_force {
-            let old = self.recorded.get(&(level, name.clone())).copied();
-            if old != Some(new.sampling) {
-                change(name, old, Some(new));
-            }
-        }
+        let mut changes = self.record(level, in_force, cause, now);
         // A metric that disappeared with its device, cgroup or step is absent, but the plan has not changed.
         let ended: Vec<_> = self
             .recorded
@@ -110,10 +94,54 @@ impl TrackedTarget {
             .collect();
         for key in ended {
             let old = self.recorded.remove(&key);
-            change(&key.1, old, None);
+            changes.extend(self.change((level, &key.1), old, None, cause, now));
         }
-        let recorded = in_force.into_iter().map(|(name, new)| ((level, name), new.sampling));
-        self.recorded.extend(recorded);
         changes
+    }
+
+    /// Returns what has changed in the plan of the metrics of some sources.
+    pub(crate) fn plan_changes_of(&mut self, sources: &BTreeSet<String>, now: Now) -> Vec<PlanChange> {
+        let sampled = self.sources.sampled_by(sources).into_iter();
+        let in_force = sampled.filter_map(|(name, sources)| {
+            let in_force = self.plan.in_force(None, &name)?.of_sources(&sources);
+            Some((name, in_force))
+        });
+        let in_force = in_force.collect();
+        self.record(None, in_force, None, now)
+    }
+
+    /// Records the samplings in force of some metrics. Returns those that differ from the recorded ones.
+    fn record(
+        &mut self,
+        level: Option<StepLevel>,
+        in_force: BTreeMap<String, InForce>,
+        cause: Option<Cause>,
+        now: Now,
+    ) -> Vec<PlanChange> {
+        let mut changes = Vec::new();
+        for (name, new) in in_force {
+            let old = self.recorded.get(&(level, name.clone())).copied();
+            if old != Some(new.sampling) {
+                changes.extend(self.change((level, &name), old, Some(&new), cause, now));
+                self.recorded.insert((level, name), new.sampling);
+            }
+        }
+        changes
+    }
+
+    fn change(
+        &self,
+        (level, name): (Option<StepLevel>, &str),
+        old: Option<Sampling>,
+        new: Option<&InForce>,
+        cause: Option<Cause>,
+        now: Now,
+    ) -> Option<PlanChange> {
+        let metric = MetricName::new(name.to_owned()).ok()?;
+        let layer = new.map_or(Cause::Baseline, InForce::recorded_cause);
+        let (by, until_us) = new.map_or((None, None), |new| (new.by.clone(), new.until_us));
+        let (new, cause) = (new.map(|new| new.sampling), cause.unwrap_or(layer));
+        let (at_us, job) = (now.realtime_us, self.handle());
+        Some(PlanChange { at_us, job, level, metric, old, new, cause, by, until_us })
     }
 }

@@ -100,13 +100,20 @@ pub enum ToAgent {
 impl ToCollector {
     /// Encodes dictionary messages with `entries`, each within [`limits::MESSAGE_BYTES`].
     pub fn dictionaries(session: SessionId, entries: &[Entry]) -> Vec<Vec<u8>> {
+        /// Entries whose message is usually short enough, so that few are encoded twice.
+        const ENTRIES: usize = 1024;
+        let parts = entries.chunks(ENTRIES).flat_map(|part| Self::divided(session, part));
+        parts.collect()
+    }
+
+    fn divided(session: SessionId, entries: &[Entry]) -> Vec<Vec<u8>> {
         let message = Self::Dictionary { session, entries: entries.to_vec() }.encode();
         // bincode counts integers at their full width against the limit, at most eight times their encoded
         // length.
         match entries.split_at_checked(entries.len() / 2) {
             Some((first, second)) if !first.is_empty() && message.len() > limits::MESSAGE_BYTES / 8 => {
-                let mut messages = Self::dictionaries(session, first);
-                messages.extend(Self::dictionaries(session, second));
+                let mut messages = Self::divided(session, first);
+                messages.extend(Self::divided(session, second));
                 messages
             }
             _ => vec![message],

@@ -385,3 +385,43 @@ fn samples_out_of_range_are_quarantined_if_configured() {
     let kept = accepted(ingest.frame(&peer(), sound, at(0)));
     assert_eq!((kept.rows(), kept.rows_quarantined(), kept.out_of_range), (1, 0, None));
 }
+
+/// Entries with which a dictionary is too large: series with long labels.
+fn too_many_entries() -> Vec<Entry> {
+    use polymeter_proto::limits::{LABEL_VALUE_BYTES, LABELS};
+    let pairs = (0..LABELS).map(|number| (format!("k{number}"), "v".repeat(LABEL_VALUE_BYTES)));
+    let labels = Labels::new(pairs.collect()).unwrap();
+    let series = limits::SESSION_DICTIONARY_BYTES / labels.identity().len();
+    let descriptor = SeriesDescriptor { metric: MetricId(1), job: None, labels };
+    let ids = 100..100 + u32::try_from(series).unwrap();
+    ids.map(|id| Entry::Series(SeriesId(id), descriptor.clone())).collect()
+}
+
+#[test]
+fn a_dictionary_without_room_is_asked_for_once_and_costs_only_what_it_does_not_define() {
+    let (mut ingest, mut announced, frames) = opened(0, 1);
+    accepted(ingest.frame(&peer(), frames[0].clone(), at(0)));
+    let mut next = frame(2, &shape(1, None), &[NOW_US], &mut announced, &[]);
+    next.dictionary.extend(too_many_entries());
+    let asked = ingest.frame(&peer(), next.clone(), at(0));
+    assert!(matches!(asked, Verdict::Ask(ToAgent::NeedDictionary { .. })), "{asked:?}");
+    assert!(ingest.dictionary_bytes <= limits::SESSION_DICTIONARY_BYTES);
+    // The frames under way wait for the answer.
+    assert!(matches!(ingest.frame(&peer(), next.clone(), at(100)), Verdict::Nothing));
+    let mut entries = announced.all(&descriptor());
+    entries.extend(too_many_entries());
+    let dictionary = ToCollector::Dictionary { session: SESSION, entries };
+    assert!(matches!(ingest.message(&peer(), dictionary, at(200)), Verdict::Nothing));
+    let stored = rejected(ingest.frame(&peer(), next, at(300)));
+    assert_eq!((stored.samples.len(), stored.losses.len()), (1, 0), "its samples are of known series");
+    // Nobody is asked again, also for what has no room.
+    let mut unknown = frame(3, &shape(2, None), &[NOW_US], &mut announced, &[]);
+    unknown.dictionary = too_many_entries();
+    let lost = rejected(ingest.frame(&peer(), unknown, at(400)));
+    assert_eq!((lost.samples.len(), lost.losses[0].reason), (0, LossReason::UnknownId));
+    let late = at(400 + u64::try_from(limits::DICTIONARY_RETRY.as_millis()).unwrap());
+    let mut unknown = frame(4, &shape(2, None), &[NOW_US], &mut announced, &[]);
+    unknown.dictionary = too_many_entries();
+    assert!(matches!(ingest.frame(&peer(), unknown, late), Verdict::Ask(_)));
+    assert!(ingest.dictionary_bytes < limits::SESSION_DICTIONARY_BYTES / 2, "it begins anew");
+}

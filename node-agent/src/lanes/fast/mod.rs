@@ -172,13 +172,16 @@ impl Sampler {
         self.publish();
     }
 
-    /// Waits briefly for slow reads under way that do not hang, and counts the others as missed.
+    /// Waits briefly for slow reads under way that do not hang, and for room for those that have finished.
+    /// Counts the others as missed.
     fn end_slow_reads(&mut self) {
-        for _ in 0..SLOW_WAITS {
+        let mut left = SLOW_WAITS;
+        for _ in 0..END_WAITS {
             self.collect_finished();
-            if !self.slow.is_awaited(&self.sources) {
+            if !self.slow.is_awaited(&self.sources) || left == 0 {
                 break;
             }
+            left -= u32::from(!self.slow.awaits_batch());
             clock::sleep(END_WAIT);
         }
         self.slow.give_up_closing();

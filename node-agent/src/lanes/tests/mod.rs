@@ -3,16 +3,19 @@
 mod support;
 mod windows;
 
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use polymeter_proto::ledger::{Event, Tally};
+use polymeter_proto::limits;
 use polymeter_proto::series::{Identifier, ShapeId};
 use rustix::io::Errno;
 
 use self::support::{
-    FailingSource, Gate, LackingSource, Running, ThriftySource, UnreliableSource, active, counting, group,
-    is_hung, is_recovered, job, slot, slow, slow_with_last_read,
+    FailingSource, Gate, LackingSource, Running, ThriftySource, UnreliableSource, WideSource, active,
+    counting, group, is_hung, is_recovered, job, slot, slow, slow_with_last_read,
 };
 use super::*;
 use crate::clock;
@@ -327,4 +330,38 @@ fn a_read_gives_a_series_one_value() {
     times.sort_unstable();
     times.dedup();
     assert_eq!(times.len(), rows, "each has a time of its own");
+}
+
+/// A thousand exporters are due together, and have more values than fit into all batches.
+#[test]
+fn finished_reads_wait_for_batches() {
+    const SOURCES: u64 = 100;
+    let width = 4 * limits::BATCH_VALUES / 64;
+    let (mut running, ended) = (Running::start(), Arc::new(AtomicU64::new(0)));
+    let numbers: Vec<u32> = (0..u32::try_from(SOURCES).unwrap()).collect();
+    for number in &numbers {
+        let source = Box::new(WideSource(vec![slot(); width], Arc::clone(&ended)));
+        let source = Source::Threaded(ThreadedSource::start("wide", source).unwrap());
+        let key =
+            SourceKey { job: None, name: Identifier::try_from(format!("wide{number}").as_str()).unwrap() };
+        let one = group(*number, key.name.as_str(), None, "1h");
+        let mut shape = (*one.shape).clone();
+        shape.columns = vec![shape.columns[0].clone(); width];
+        let slots = (0..).take(width).collect();
+        let active = ActiveSource::new(Arc::new(key), source, vec![Group::new(Arc::new(shape), slots)]);
+        running.add((SourceId(*number), Box::new(active)));
+    }
+    running.command(Command::ReadNow(numbers.iter().map(|number| SourceId(*number)).collect()));
+    // No batch is given back before all have been read.
+    while ended.load(Relaxed) < SOURCES {
+        clock::sleep(Duration::from_millis(1));
+    }
+    (0..10).for_each(|_| {
+        running.confirm_without_batches();
+        clock::sleep(Duration::from_millis(5));
+    });
+    let values = SOURCES * width as u64;
+    running.until("all values", |received| received.samples.values().sum::<u64>() == values);
+    let received = running.stop();
+    assert_eq!((received.sum.taken, received.sum.dropped, received.sum.missed), (values, 0, 0));
 }

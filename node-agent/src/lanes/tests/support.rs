@@ -1,6 +1,8 @@
 //! Sources that hang on demand, and a sampler that runs.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -113,6 +115,22 @@ pub(super) fn slot() -> Slot {
 
 pub(super) fn counting(gate: &Arc<Gate>) -> Box<dyn CustomSource> {
     Box::new(CountingSource { slots: vec![slot()], gate: Arc::clone(gate), reads: 0, has_last_read: false })
+}
+
+/// A source of many values, which counts its reads when they have ended.
+#[derive(Debug)]
+pub(super) struct WideSource(pub(super) Vec<Slot>, pub(super) Arc<AtomicU64>);
+
+impl CustomSource for WideSource {
+    fn slots(&self) -> &[Slot] {
+        &self.0
+    }
+
+    fn read(&mut self, reading: &mut Reading) -> Outcome {
+        (0..).zip(&self.0).for_each(|(slot, _)| reading.set(slot, 7));
+        self.1.fetch_add(1, Relaxed);
+        Outcome::Read
+    }
 }
 
 /// A source whose reads fail for a reason that may be temporary.
@@ -319,6 +337,13 @@ impl Running {
 
     pub(super) fn command(&self, command: Command) {
         self.channels.command(command).unwrap();
+    }
+
+    /// Waits until the sampler has handled all commands so far, as a sender does that takes no batch meanwhile.
+    pub(super) fn confirm_without_batches(&self) {
+        let (reply, confirmed) = oneshot::channel();
+        self.command(Command::Confirm(reply));
+        confirmed.blocking_recv().unwrap();
     }
 
     pub(super) fn add(&self, (id, source): (SourceId, Box<ActiveSource>)) {

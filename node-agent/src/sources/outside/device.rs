@@ -4,15 +4,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::Ordering::{Acquire, Release};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use polymeter_proto::catalogue::{DeviceValue, of_device};
+use polymeter_proto::catalogue::{Definition, DeviceValue, of_device};
 use polymeter_proto::name::Selector;
 use polymeter_proto::period::Sampling;
-use polymeter_proto::series::{JOB_CLUSTER_LABEL, JOB_LABEL, Labels, Unit};
+use polymeter_proto::series::{Identifier, JOB_CLUSTER_LABEL, JOB_LABEL, Labels, Unit};
 use rustix::io::Errno;
 use tracing::{info, warn};
 
@@ -53,8 +53,7 @@ pub(in crate::sources) struct Device {
     root: PathBuf,
     state: Mutex<State>,
     values: Mutex<KnownValues>,
-    /// Changes of the values of all devices.
-    changes: Arc<AtomicU64>,
+    changes: Arc<Changes>,
 }
 
 #[derive(Debug, Default)]
@@ -75,6 +74,8 @@ pub(in crate::sources) struct KnownValues {
     pub(in crate::sources) slots: Arc<[Slot]>,
     /// Place of the value of each slot.
     pub(in crate::sources) places: Arc<[Place]>,
+    /// Nodes that they are about.
+    serves: Arc<BTreeSet<String>>,
     /// Reason why there are none.
     pub(in crate::sources) missing: Option<String>,
 }
@@ -89,7 +90,7 @@ pub(in crate::sources) struct Place {
 }
 
 impl Device {
-    pub(super) fn new(settings: DeviceSettings, root: &Path, changes: Arc<AtomicU64>) -> Self {
+    pub(super) fn new(settings: DeviceSettings, root: &Path, changes: Arc<Changes>) -> Self {
         let missing = Some("the device has not answered yet".to_owned());
         Self {
             settings,
@@ -164,8 +165,10 @@ impl Device {
         let missing = places.is_empty().then(|| "the device has no value that a metric names".to_owned());
         let mut values = lock(&self.values);
         if *values.slots != slots || *values.places != places || values.missing != missing {
-            *values = KnownValues { slots: slots.into(), places: places.into(), missing };
-            self.changes.fetch_add(1, Release);
+            let serves: BTreeSet<&str> = slots.iter().filter_map(served_by).collect();
+            let serves = Arc::new(serves.into_iter().map(str::to_owned).collect());
+            *values = KnownValues { slots: slots.into(), places: places.into(), serves, missing };
+            self.changes.note(&self.settings.name);
         }
     }
 
@@ -320,7 +323,7 @@ fn name_job(of: &JobLabel, labels: &mut Vec<(String, String)>) -> bool {
 #[derive(Debug, Default)]
 pub struct OutsideDevices {
     all: BTreeMap<String, Arc<Device>>,
-    changes: Arc<AtomicU64>,
+    changes: Arc<Changes>,
 }
 
 impl OutsideDevices {
@@ -330,14 +333,12 @@ impl OutsideDevices {
         for settings in devices {
             let known = former.remove(&settings.word).filter(|known| known.settings.is_same_device(settings));
             let device = known.unwrap_or_else(|| {
-                self.changes.fetch_add(1, Relaxed);
+                self.changes.note(&settings.name);
                 Arc::new(Device::new(settings.clone(), root, Arc::clone(&self.changes)))
             });
             self.all.insert(settings.word.clone(), device);
         }
-        if !former.is_empty() {
-            self.changes.fetch_add(1, Release);
-        }
+        former.values().for_each(|removed| self.changes.note(&removed.settings.name));
         drop(end(former.into_values()));
     }
 
@@ -347,7 +348,28 @@ impl OutsideDevices {
 
     /// Number that is another one when devices or their values have changed.
     pub fn version(&self) -> u64 {
-        self.changes.load(Acquire)
+        self.changes.version.load(Acquire)
+    }
+
+    /// Takes the names of the devices that were added, removed or have got other values since the last call.
+    pub(crate) fn take_changed(&self) -> BTreeSet<Identifier> {
+        std::mem::take(&mut *lock(&self.changes.names))
+    }
+
+    pub(in crate::sources) fn get(&self, name: &Identifier) -> Option<&Arc<Device>> {
+        let device = self.all.get(&DeviceSettings::word_of(name.as_str()))?;
+        (device.settings.name == *name).then_some(device)
+    }
+
+    /// Returns those of the wanted metrics that no device of the configuration has.
+    pub(crate) fn lacking<'a>(&self, wanted: &'a [Definition]) -> impl Iterator<Item = &'a Definition> {
+        wanted.iter().filter(|definition| {
+            let Some((word, value)) = definition.instance.as_ref().and_then(|of| of.split_once('.')) else {
+                return false;
+            };
+            let device = self.all.get(word);
+            !device.is_some_and(|of| of.settings.metrics.iter().any(|metric| metric.name.as_str() == value))
+        })
     }
 
     /// Nodes that the devices serve, also behind ports that are not found yet.
@@ -356,8 +378,7 @@ impl OutsideDevices {
         for device in self.all.values() {
             let configured = device.settings.nodes.values().chain(&device.settings.node);
             served.extend(configured.map(ToString::to_string));
-            let slots = device.known().slots;
-            served.extend(slots.iter().filter_map(|slot| Some(served_by(slot)?.to_owned())));
+            served.extend(device.known().serves.iter().cloned());
         }
         served
     }
@@ -371,7 +392,10 @@ impl OutsideDevices {
     ) -> Vec<(Selector, Sampling)> {
         let mut metrics: BTreeMap<String, Sampling> = BTreeMap::new();
         for device in self.all.values() {
-            let slots = device.known().slots;
+            let KnownValues { slots, serves, .. } = device.known();
+            if serves.is_disjoint(nodes) {
+                continue;
+            }
             let serving =
                 slots.iter().filter(|slot| served_by(slot).is_some_and(|node| nodes.contains(node)));
             let names: BTreeSet<String> = serving.map(|slot| slot.definition.name().to_string()).collect();
@@ -383,10 +407,6 @@ impl OutsideDevices {
             }
         }
         metrics.into_iter().filter_map(|(name, sampling)| Some((name.parse().ok()?, sampling))).collect()
-    }
-
-    pub(in crate::sources) fn changes(&self) -> Changes {
-        Changes { seen: self.changes.load(Acquire), changes: Arc::clone(&self.changes) }
     }
 }
 
@@ -410,20 +430,18 @@ fn end(devices: impl Iterator<Item = Arc<Device>>) -> Vec<JoinHandle<()>> {
     devices.filter_map(thread).collect()
 }
 
-/// Changes of the values of devices since they were last looked at.
-#[derive(Debug)]
-pub(in crate::sources) struct Changes {
-    seen: u64,
-    changes: Arc<AtomicU64>,
+/// Changes of devices and of their values.
+#[derive(Debug, Default)]
+pub(super) struct Changes {
+    version: AtomicU64,
+    /// Devices whose sources must be opened or closed.
+    names: Mutex<BTreeSet<Identifier>>,
 }
 
 impl Changes {
-    pub(super) fn are_new(&self) -> bool {
-        self.changes.load(Acquire) != self.seen
-    }
-
-    pub(super) fn take(&mut self) {
-        self.seen = self.changes.load(Acquire);
+    fn note(&self, name: &Identifier) {
+        lock(&self.names).insert(name.clone());
+        self.version.fetch_add(1, Release);
     }
 }
 

@@ -30,7 +30,7 @@ pub(super) use ipmi_lan::check as check_ipmi_lan;
 pub(super) use lines::check as check_lines;
 pub(super) use redfish_readings::check as check_redfish;
 pub(super) use snmp::check as check_snmp;
-pub(super) use source::{DeviceSource, DevicesWatch};
+pub(super) use source::DeviceSource;
 
 pub use connection::{Connection, DeviceError, Found, Number, VALUES_MAX};
 pub use credentials::Credentials;

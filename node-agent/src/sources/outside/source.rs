@@ -1,9 +1,8 @@
-//! Source of one device, and the watch of the values that devices have.
+//! Source of one device.
 
 use std::sync::Arc;
 
-use super::device::{Changes, Device, KnownValues};
-use crate::clock;
+use super::device::{Device, KnownValues};
 use crate::sources::custom_source::CustomSource;
 use crate::sources::outcome::Outcome;
 use crate::sources::reading::Reading;
@@ -15,10 +14,6 @@ const SEARCH_GAP_NS: u64 = 4_000_000_000;
 
 /// Twice the time between two looks for what a device has sent.
 const DRAIN_GAP_NS: u64 = 2_000_000_000;
-
-/// Shortest time between two openings of all sources because devices got values: at the start they answer one
-/// after the other.
-const SETTLE_NS: u64 = 3_000_000_000;
 
 #[derive(Debug)]
 pub(in crate::sources) struct DeviceSource {
@@ -76,29 +71,5 @@ impl CustomSource for DeviceSource {
         } else {
             self.device.drain();
         }
-    }
-}
-
-/// Reports that devices have other values than when the sources were opened: a source without slots.
-#[derive(Debug)]
-pub(in crate::sources) struct DevicesWatch {
-    changes: Changes,
-    opened_ns: u64,
-}
-
-impl DevicesWatch {
-    pub(in crate::sources) fn new(changes: Changes) -> Self {
-        Self { changes, opened_ns: clock::monotonic_ns() }
-    }
-}
-
-impl CustomSource for DevicesWatch {
-    fn read(&mut self, _reading: &mut Reading) -> Outcome {
-        let has_settled = clock::monotonic_ns().saturating_sub(self.opened_ns) >= SETTLE_NS;
-        if !has_settled || !self.changes.are_new() {
-            return Outcome::Read;
-        }
-        self.changes.take();
-        Outcome::Changed
     }
 }

@@ -1,6 +1,6 @@
 //! The edge of an agent: the files of its node, the sampler and the name service.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -185,6 +185,23 @@ impl NodeEdge {
         self.shared.counters.unknown_lines.store(all, Relaxed);
     }
 
+    /// Opens the sources of devices that have other values, or were added or removed. Returns the names of the
+    /// sources; none if there are no such devices.
+    pub(in crate::supervisor) fn open_devices(
+        &mut self,
+        node: &mut TrackedTarget,
+    ) -> Option<(BTreeSet<String>, SourceChanges)> {
+        let changed = self.outside.take_changed();
+        if changed.is_empty() {
+            return None;
+        }
+        let opened = changed.iter().map(|name| (OutsideDevices::source_name(name), self.outside.open(name)));
+        let opened: BTreeMap<_, _> = opened.collect();
+        let names = opened.keys().cloned().collect();
+        let owner = SourceOwner { key: &None, job: None, plan: &node.plan };
+        Some((names, node.sources.commit_devices(&mut self.ids, owner, opened)))
+    }
+
     /// Targets whose files must be opened anew now, because some were added or removed.
     pub(in crate::supervisor) fn changed_targets(targets: &mut Targets) -> Vec<TargetKey> {
         let now_ns = clock::monotonic_ns();
@@ -236,9 +253,14 @@ impl Edge for NodeEdge {
         let wanted = target.sources.wanted(definitions, perf_cgroup, is_released, is_anew);
         let factory = self.factory(target);
         let (mut opened, unavailable) = factory.open(&target.target, &wanted.definitions);
+        let lacking = self.outside.lacking(&wanted.of_devices).cloned();
+        let lacking: Vec<Unavailable> = lacking
+            .map(|definition| Unavailable::for_good(definition, OutsideDevices::LACKING.to_owned()))
+            .collect();
         if is_anew {
             opened.extend(factory.watches(&target.target, target.sources.stand_ins()));
         }
+        target.sources.set_lacking(&lacking);
         let owner = SourceOwner { key, job: target.job.as_ref(), plan: &target.plan };
         target.sources.commit(&mut self.ids, owner, wanted, opened, unavailable)
     }

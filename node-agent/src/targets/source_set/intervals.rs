@@ -8,6 +8,7 @@ use polymeter_proto::series::Unit;
 use polymeter_proto::step_level::StepLevel;
 
 use super::SourceSet;
+use crate::sources::runs;
 
 impl SourceSet {
     pub(crate) fn sampled(&self) -> BTreeMap<String, Vec<(&str, Option<Period>)>> {
@@ -24,8 +25,8 @@ impl SourceSet {
             if source.step.as_ref().map(|step| step.level) != level {
                 continue;
             }
-            for slot in source.slots.iter() {
-                let sources = sampled.entry(slot.definition.name()).or_default();
+            for metric in source.metrics() {
+                let sources = sampled.entry(metric).or_default();
                 let entry = (name.as_str(), source.refresh_interval);
                 // The series of a metric of one source follow one another.
                 if sources.last() != Some(&entry) {
@@ -38,7 +39,7 @@ impl SourceSet {
 
     /// Units of the metrics of open sources that measure in another unit than the catalogue's.
     pub(crate) fn measured_units(&self) -> BTreeMap<String, Unit> {
-        let slots = self.open().values().flat_map(|source| source.slots.iter());
+        let slots = self.open().values().flat_map(|source| runs(&source.slots));
         let scaled = slots.filter(|slot| {
             let of_catalogue = catalogue::find(&slot.definition.name());
             of_catalogue.is_some_and(|of| of.metric.unit != slot.definition.metric.unit)

@@ -1,6 +1,7 @@
 //! The sources of one target: those to be opened for a plan, and the commands to the sampler once they are
 //! open. Pure: the files are opened elsewhere, between [`SourceSet::wanted`] and [`SourceSet::commit`].
 
+mod device_sources;
 mod intervals;
 mod reopening;
 mod reopening_state;
@@ -10,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use polymeter_proto::catalogue::{Definition, ring_source};
+use polymeter_proto::catalogue::{DEVICE_KIND, Definition, ring_source};
 use polymeter_proto::series::{Identifier, Labels};
 
 use crate::cgroups::SeenSteps;
@@ -39,7 +40,9 @@ struct PerfEvents {
 
 #[derive(Debug, Default)]
 pub(crate) struct WantedSources {
+    /// Without those of devices, which are opened one by one.
     pub(crate) definitions: Vec<Definition>,
+    pub(crate) of_devices: Vec<Definition>,
     new_perf: Vec<Definition>,
     files: Vec<Definition>,
     is_anew: bool,
@@ -56,8 +59,10 @@ pub(crate) struct SourceSet {
     /// Sources without slots, which are read only at rescans: files without a line of any wanted metric, and
     /// watches for new files.
     dormant: Vec<Opened>,
-    /// Metrics, each with the reason.
+    /// Metrics, each with the reason; without those of devices outside the nodes.
     unavailable: Vec<(String, String)>,
+    /// The same for devices outside the nodes, by the names of their sources.
+    missing_of_devices: BTreeMap<String, Vec<(String, String)>>,
     reopening: Reopening,
     perf: PerfEvents,
     files: Vec<Definition>,
@@ -95,8 +100,8 @@ impl SourceSet {
         &self.served_jobs
     }
 
-    pub(crate) fn unavailable(&self) -> &[(String, String)] {
-        &self.unavailable
+    pub(crate) fn unavailable(&self) -> impl Iterator<Item = &(String, String)> {
+        self.unavailable.iter().chain(self.missing_of_devices.values().flatten())
     }
 
     /// True if perf events that count this metric are open or known to be unavailable.
@@ -146,11 +151,13 @@ impl SourceSet {
             let former = self.open.iter_mut().filter(|(name, _)| is_perf(name));
             former.for_each(|(_, source)| source.slots = Arc::default());
         }
+        let (of_devices, files): (Vec<_>, Vec<_>) =
+            files.into_iter().partition(|definition| definition.metric.is_of_kind(DEVICE_KIND));
         let new_perf: Vec<_> = perf.into_iter().filter(|definition| !self.counts(definition)).collect();
         let is_anew = is_anew || files != self.files;
         let wanted_files = files.iter().filter(|definition| is_anew && !self.has_lasting(definition));
         let definitions = wanted_files.chain(&new_perf).cloned().collect();
-        WantedSources { definitions, new_perf, files, is_anew }
+        WantedSources { definitions, of_devices, new_perf, files, is_anew }
     }
 
     /// Lets the hardware events of the whole target, or what stands in for them, be closed and opened anew.
@@ -202,7 +209,7 @@ impl SourceSet {
         self.perf.definitions.extend(new_perf);
         self.files = files;
         // A source that hangs is not replaced, so its reason stays.
-        let hung: Vec<String> = self.open.keys().map(|name| hung(name)).collect();
+        let hung: BTreeSet<String> = self.open.keys().map(|name| hung(name)).collect();
         self.unavailable.retain(|(metric, reason)| is_perf(metric) || !is_anew || hung.contains(reason));
         let sampled = self.sampled_names();
         if is_anew {
@@ -210,9 +217,10 @@ impl SourceSet {
         }
         let missing = |Unavailable { definition, reason, .. }| (definition.name(), reason);
         self.unavailable.extend(unavailable.into_iter().map(missing));
-        let (kept, former): (BTreeMap<_, _>, BTreeMap<_, _>) = std::mem::take(&mut self.open)
-            .into_iter()
-            .partition(|(_, source)| source.is_lasting || source.step.is_some() || !is_anew);
+        let (kept, former): (BTreeMap<_, _>, BTreeMap<_, _>) =
+            std::mem::take(&mut self.open).into_iter().partition(|(name, source)| {
+                source.is_lasting || source.step.is_some() || !is_anew || is_of_device(name)
+            });
         let mut changes = SourceChanges::default();
         self.regroup(ids, owner, kept, &mut changes);
         self.replace(ids, owner, opened, former, is_anew, &mut changes);
@@ -228,12 +236,12 @@ impl SourceSet {
     }
 
     fn sampled_names(&self) -> BTreeSet<String> {
-        let slots = self.whole().flat_map(|(_, source)| source.slots.iter());
-        slots.map(|slot| slot.definition.name()).collect()
+        let of_files = self.whole().filter(|(name, _)| !is_of_device(name));
+        of_files.flat_map(|(_, source)| source.metrics()).collect()
     }
 
     /// Gives sources that stay open the periods of the plan, and closes perf groups and eBPF programs without
-    /// a wanted metric.
+    /// a wanted metric. Sources whose periods are the same are left alone.
     fn regroup(
         &mut self,
         ids: &mut SessionIds,
@@ -242,7 +250,11 @@ impl SourceSet {
         changes: &mut SourceChanges,
     ) {
         for (name, mut source) in kept {
-            source.take_interval();
+            if source.is_planned(owner.plan) {
+                self.open.insert(name, source);
+                continue;
+            }
+            source.take_interval(owner.plan);
             let Some(identifier) = Identifier::escaped(name.as_bytes()) else { continue };
             let groups = self.groups(ids, owner, &identifier, &source);
             if groups.is_empty() && costs_unread(&name) {
@@ -270,9 +282,9 @@ impl SourceSet {
         let (dormant, awake): (Vec<_>, Vec<_>) =
             opened.into_iter().partition(|opened| opened.source.slots().is_empty());
         if is_anew {
-            self.dormant.retain(|dormant| dormant.step.is_some());
+            self.dormant.retain(is_kept_dormant);
         }
-        self.dormant.extend(dormant.into_iter().filter(|dormant| is_anew || dormant.step.is_some()));
+        self.dormant.extend(dormant.into_iter().filter(|dormant| is_anew || is_kept_dormant(dormant)));
         let (mut new, mut added) = (Vec::new(), Vec::new());
         for Opened { name, source, step, below, devices } in awake {
             let Some(identifier) = Identifier::escaped(name.as_bytes()) else { continue };
@@ -284,7 +296,7 @@ impl SourceSet {
                 },
                 |source| source.id,
             );
-            let open = OpenSource::new(id, &source, step, below).with_devices(&devices);
+            let open = OpenSource::new(id, &source, step, below).with_devices(&devices).with_plan(owner.plan);
             let groups = self.groups(ids, owner, &identifier, &open);
             let source_key = SourceKey { job: owner.job.cloned(), name: identifier };
             let active = ActiveSource::new(Arc::new(source_key), source, groups);
@@ -383,6 +395,15 @@ impl SourceSet {
     pub(crate) fn forget_perf(&mut self) {
         self.perf = PerfEvents { is_released: self.perf.is_released, ..PerfEvents::default() };
     }
+}
+
+/// True for a source without slots that stays when the files of the target are opened anew.
+fn is_kept_dormant(dormant: &Opened) -> bool {
+    dormant.step.is_some() || is_of_device(&dormant.name)
+}
+
+fn is_of_device(source: &str) -> bool {
+    source.strip_prefix(DEVICE_KIND).is_some_and(|rest| rest.starts_with('/'))
 }
 
 pub(crate) fn is_perf(name: &str) -> bool {

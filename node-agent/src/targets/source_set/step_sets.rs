@@ -27,7 +27,7 @@ impl SourceSet {
         let of_steps = StepLevel::ALL.into_iter().flat_map(|level| self.missing_at(level));
         let prefixed = of_steps.map(|(metric, reason)| (metric, format!("steps and tasks: {reason}")));
         let of_steps: BTreeSet<(String, String)> = prefixed.collect();
-        self.unavailable.iter().cloned().chain(of_steps).collect()
+        self.unavailable().cloned().chain(of_steps).collect()
     }
 
     /// Perf events of steps or tasks that cannot be counted, with the reasons. Files are not mentioned: what

@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use polymeter_proto::catalogue;
 use polymeter_proto::exposition::{ExporterPage, ExporterSeries, Format, Wanted};
 use polymeter_proto::name::MetricName;
 use polymeter_proto::period::Period;
@@ -158,7 +159,8 @@ fn read(device: &Device, wanted: &[u32]) -> (Outcome, Vec<Option<f64>>) {
 fn a_device_that_fails_is_left_alone_for_a_while_and_keeps_its_series() {
     let root = tempfile::tempdir().unwrap();
     let path = root.path().join("values");
-    let changes = Arc::new(AtomicU64::new(0));
+    let changes: Arc<Changes> = Arc::default();
+    let version = || changes.version.load(Acquire);
     let settings = settings("file:///values", vec![metric("x", "n?"), metric("y", "missing")]);
     let device = Device::new(settings, root.path(), Arc::clone(&changes));
     device.search();
@@ -170,7 +172,7 @@ fn a_device_that_fails_is_left_alone_for_a_while_and_keeps_its_series() {
     let again = || lock(&device.state).retry_ns = 0;
     again();
     device.search();
-    assert_eq!((device.known().places.len(), device.known().missing, changes.load(Acquire)), (2, None, 1));
+    assert_eq!((device.known().places.len(), device.known().missing, version()), (2, None, 1));
     assert_eq!(read(&device, &[1]), (Outcome::Read, vec![None, Some(2.0)]), "only what is wanted");
     assert_eq!(read(&device, &[0]), (Outcome::Read, vec![Some(1.0), None]));
     fs::remove_file(&path).unwrap();
@@ -191,7 +193,7 @@ fn a_device_that_fails_is_left_alone_for_a_while_and_keeps_its_series() {
     again();
     assert_eq!(read(&device, &[0]).1, [Some(3.0), None]);
     device.search();
-    assert_eq!(changes.load(Acquire), 1, "it has what it had");
+    assert_eq!(version(), 1, "it has what it had");
 }
 
 #[test]
@@ -210,14 +212,46 @@ fn a_reload_keeps_devices_of_which_only_periods_differ() {
     let mut devices = OutsideDevices::default();
     let mut one = settings("file:///x", vec![metric("x", "x")]);
     devices.update(std::slice::from_ref(&one), Path::new("/"));
-    let (known, changes) = (Arc::clone(devices.iter().next().unwrap()), devices.changes());
+    let known = Arc::clone(devices.iter().next().unwrap());
+    let changed = BTreeSet::from([one.name.clone()]);
+    assert_eq!((devices.take_changed(), devices.take_changed()), (changed.clone(), BTreeSet::new()));
     one.metrics[0].sampling = "1s".parse().ok();
     devices.update(std::slice::from_ref(&one), Path::new("/"));
-    assert!(Arc::ptr_eq(&known, devices.iter().next().unwrap()) && !changes.are_new());
+    assert!(Arc::ptr_eq(&known, devices.iter().next().unwrap()) && devices.take_changed().is_empty());
     one.metrics[0].address = "y".to_owned();
     devices.update(std::slice::from_ref(&one), Path::new("/"));
-    assert!(!Arc::ptr_eq(&known, devices.iter().next().unwrap()) && changes.are_new());
-    let changes = devices.changes();
+    assert!(!Arc::ptr_eq(&known, devices.iter().next().unwrap()) && devices.take_changed() == changed);
+    assert_eq!(devices.open(&one.name).0.len(), 1);
     devices.update(&[], Path::new("/"));
-    assert!(devices.iter().next().is_none() && changes.are_new());
+    assert!(devices.iter().next().is_none() && devices.take_changed() == changed);
+    assert!(devices.open(&one.name).0.is_empty(), "it is closed");
+}
+
+#[test]
+fn a_device_that_gets_other_values_is_the_only_changed_one() {
+    let named = |name: &str| DeviceSettings {
+        name: Identifier::try_from(name).unwrap(),
+        word: DeviceSettings::word_of(name),
+        ..settings("file:///x", vec![metric("x", "x"), metric("y", "y")])
+    };
+    let mut devices = OutsideDevices::default();
+    devices.update(&[named("a"), named("b"), named("c")], Path::new("/"));
+    assert_eq!(devices.take_changed().len(), 3);
+    let (b, version) = (Identifier::try_from("b").unwrap(), devices.version());
+    let device = Arc::clone(devices.get(&b).unwrap());
+    device.publish(vec![found(Some("7"), DeviceValue::Gauge)]);
+    assert_eq!((devices.take_changed(), devices.version()), ([b.clone()].into(), version + 1));
+    assert!(devices.served_nodes().contains("node17"));
+    // What it lacks is said of it; another name has neither a source nor a reason.
+    let (opened, unavailable) = devices.open(&b);
+    let missing: Vec<String> = unavailable.iter().map(|missing| missing.definition.name()).collect();
+    assert_eq!(
+        (opened.len(), opened[0].source.slots().len(), missing),
+        (1, 1, vec!["device.b.y".to_owned()])
+    );
+    device.publish(vec![found(Some("7"), DeviceValue::Gauge)]);
+    assert!(devices.take_changed().is_empty(), "it has what it had");
+    let wanted = ["device.b.x", "device.b.z", "device.d.x"].map(|name| catalogue::find(name).unwrap());
+    let lacking: Vec<String> = devices.lacking(&wanted).map(Definition::name).collect();
+    assert_eq!(lacking, ["device.b.z", "device.d.x"]);
 }
