@@ -1,5 +1,6 @@
 //! Encodes batches into frames.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::format::{
@@ -310,12 +311,16 @@ fn divide<'a>(
     shapes: &[Arc<Shape>],
 ) -> (Vec<(ShapeId, Tally)>, Vec<&'a LedgerEntry>) {
     let (mut of_shapes, mut named) = (Vec::new(), Vec::new());
+    if ledger.is_empty() {
+        return (of_shapes, named);
+    }
+    let by_source: HashMap<_, ShapeId> = shapes
+        .iter()
+        .map(|shape| ((shape.job.as_ref().map(|job| job.handle), &shape.source), shape.id))
+        .collect();
     for entry in ledger {
-        let shape = shapes.iter().find(|shape| {
-            shape.source == entry.source && shape.job.as_ref().map(|job| job.handle) == entry.job
-        });
-        match shape {
-            Some(shape) => of_shapes.push((shape.id, entry.tally)),
+        match by_source.get(&(entry.job, &entry.source)) {
+            Some(shape) => of_shapes.push((*shape, entry.tally)),
             None => named.push(entry),
         }
     }
