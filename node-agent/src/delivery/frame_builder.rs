@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use polymeter_proto::batch::Shape;
 use polymeter_proto::catalogue::{STACKS_KIND, stacks_source};
 use polymeter_proto::ledger::{Event, LedgerEntry};
-use polymeter_proto::series::{JobHandle, MetricId, SessionDescriptor};
+use polymeter_proto::series::{JobHandle, MetricId, SessionDescriptor, ShapeId};
 use polymeter_proto::stacks::StackInterval;
 use polymeter_proto::wire::dictionary::{Announced, Entry};
 
@@ -140,6 +140,14 @@ impl FrameBuilder {
 
     pub(super) fn all_entries(&self) -> Vec<Entry> {
         self.descriptor.as_ref().map_or_else(Vec::new, |descriptor| self.announced.all(descriptor))
+    }
+
+    pub(super) fn unused_shapes(&self) -> Vec<ShapeId> {
+        self.announced.unused_shapes()
+    }
+
+    pub(super) fn retire_shapes(&mut self, unused: &[ShapeId]) {
+        self.announced.retire_shapes(unused);
     }
 
     /// Changes whenever [`FrameBuilder::all_entries`] does.

@@ -133,3 +133,39 @@ fn the_events_of_a_dropped_frame_are_sent_although_no_batch_follows() {
     delivery.advance(30 * SECOND_NS);
     assert_eq!(send_all(&mut delivery).len(), 1, "an idle agent is alive");
 }
+
+/// Shapes of the dictionary that a collector gets when it asks for it.
+fn announced_shapes(delivery: &mut DeliverySession) -> Vec<u32> {
+    delivery.handle(ToAgent::NeedDictionary { session: SESSION }, 0);
+    let messages = send_all(delivery).into_iter().filter_map(|bytes| ToCollector::decode(&bytes).ok());
+    let entries = messages.flat_map(|message| match message {
+        ToCollector::Dictionary { entries, .. } => entries,
+        ToCollector::Skipped { .. } | ToCollector::Answer { .. } => Vec::new(),
+    });
+    let shape = |entry| if let Entry::Shape(id, _) = entry { Some(id.0) } else { None };
+    entries.filter_map(shape).collect()
+}
+
+/// A device that changes all the time has new shapes all the time.
+#[test]
+fn shapes_that_nothing_uses_any_more_are_forgotten_with_their_last_frame() {
+    let mut delivery = delivery();
+    let ack = |through| ToAgent::Ack { session: SESSION, through };
+    let first = flushed(3, 2);
+    let in_use = Arc::clone(&first.batch.shapes()[1]);
+    delivery.take(&first, 0);
+    drop(first);
+    assert_eq!(announced_shapes(&mut delivery), [0, 1, 2], "a collector may need them for the frame");
+    send_all(&mut delivery);
+    delivery.handle(ack(1), 0);
+    delivery.take(&flushed(1, 2), 0);
+    delivery.handle(ack(2), 0);
+    assert_eq!(announced_shapes(&mut delivery), [1]);
+    drop(in_use);
+    // Nothing has changed in the dictionary until there is another shape.
+    delivery.take(&flushed(5, 2), 0);
+    assert_eq!(announced_shapes(&mut delivery), [0, 1, 2, 3, 4]);
+    delivery.handle(ack(3), 0);
+    delivery.handle(ack(3), 0);
+    assert_eq!(announced_shapes(&mut delivery), [0; 0]);
+}

@@ -178,6 +178,19 @@ impl Announced {
         session.chain(metrics).chain(jobs).chain(series).chain(functions).chain(stacks).collect()
     }
 
+    /// Returns the shapes that nothing but this dictionary has any more: no further frame has a block of them.
+    pub fn unused_shapes(&self) -> Vec<ShapeId> {
+        let unused = self.shapes.iter().filter(|(_, shape)| Arc::strong_count(shape) == 1);
+        unused.map(|(id, _)| *id).collect()
+    }
+
+    /// Removes shapes that are unused and whose frames are all acknowledged.
+    pub fn retire_shapes(&mut self, unused: &[ShapeId]) {
+        for id in unused {
+            self.version += u64::from(self.shapes.remove(id).is_some());
+        }
+    }
+
     /// Removes a job that has ended and whose frames are all acknowledged.
     pub fn retire_job(&mut self, handle: JobHandle) {
         self.version += 1;

@@ -11,7 +11,7 @@ mod spooling;
 
 use std::collections::{BTreeSet, VecDeque};
 
-use polymeter_proto::series::{JobHandle, SessionDescriptor, SessionId};
+use polymeter_proto::series::{JobHandle, SessionDescriptor, SessionId, ShapeId};
 use polymeter_proto::wire::frame::Encoder;
 use polymeter_proto::wire::message::{ToAgent, ToCollector};
 
@@ -83,6 +83,11 @@ pub struct DeliverySession {
     encoder: Encoder,
     /// Ended jobs, each with the last frame that mentions it.
     retiring: Vec<(JobHandle, u64)>,
+    /// Shapes of former plans and of devices that have other values now, and the last frame that may have
+    /// blocks of them. A device that changes all the time would fill the memory with them.
+    unused_shapes: (Vec<ShapeId>, u64),
+    /// Version of the dictionary in which they were looked for.
+    looked_in: u64,
     /// Messages with the whole dictionary, which the collector has requested. Sent before frames.
     dictionary: VecDeque<Vec<u8>>,
     resend_at_ns: Option<u64>,
@@ -181,6 +186,21 @@ impl DeliverySession {
             }
             !is_safe
         });
+        self.retire_shapes(oldest);
+    }
+
+    /// Forgets unused shapes when all frames before `oldest` are acknowledged, and looks for further ones if
+    /// there are new shapes, of which some may replace others.
+    fn retire_shapes(&mut self, oldest: u64) {
+        let (unused, last) = &self.unused_shapes;
+        if *last >= oldest {
+            return;
+        }
+        self.builder.retire_shapes(unused);
+        let version = self.builder.version();
+        let is_changed = std::mem::replace(&mut self.looked_in, version) != version;
+        let unused = if is_changed { self.builder.unused_shapes() } else { Vec::new() };
+        self.unused_shapes = (unused, self.outbox.next_sequence() - 1);
     }
 
     fn refused(&mut self, reason: String, frame: Option<(SessionId, u64)>) -> SessionNotice {

@@ -134,6 +134,8 @@ impl DeliverySession {
             builder,
             encoder: Default::default(),
             retiring: Vec::new(),
+            unused_shapes: (Vec::new(), 0),
+            looked_in: 0,
             dictionary: Default::default(),
             resend_at_ns: None,
             resend_after_ns: RESEND_NS,
