@@ -314,8 +314,10 @@ fn divide<'a>(
     if ledger.is_empty() {
         return (of_shapes, named);
     }
+    // Of several shapes of a source the first is named.
     let by_source: HashMap<_, ShapeId> = shapes
         .iter()
+        .rev()
         .map(|shape| ((shape.job.as_ref().map(|job| job.handle), &shape.source), shape.id))
         .collect();
     for entry in ledger {
