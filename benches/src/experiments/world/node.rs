@@ -398,7 +398,9 @@ pub(crate) mod tests {
         assert!(last.dictionary.is_empty());
         let samples = first.samples() + last.samples();
         assert_eq!(samples, node.samples());
-        let sum = |of: fn(&Tally) -> u64| last.ledger.iter().map(|entry| of(&entry.tally)).sum::<u64>();
+        let tallies = last.ledger.iter().map(|entry| &entry.tally);
+        let tallies: Vec<&Tally> = tallies.chain(last.shape_tallies.iter().map(|(_, tally)| tally)).collect();
+        let sum = |of: fn(&Tally) -> u64| tallies.iter().copied().map(of).sum::<u64>();
         // 60 series and the node's 4 at the begin and the end.
         assert_eq!(sum(|tally| tally.due), 60 * 30 + 4 * 2);
         assert!(sum(|tally| tally.missed) > 0, "a sample of this job is missed");
