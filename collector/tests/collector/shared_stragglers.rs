@@ -61,7 +61,7 @@ impl Node {
                 continue;
             };
             self.kept.push(line.as_str().to_owned());
-            let line = r#"{"answer":"done"}"#.try_into().unwrap();
+            let line = r#"{"answer":"keeps","begin_us":0,"end_us":1,"samples":0}"#.try_into().unwrap();
             self.agent.send_bytes(&ToCollector::Answer { session, request, line }.encode());
         }
     }

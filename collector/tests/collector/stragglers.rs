@@ -63,7 +63,7 @@ impl Node {
             }
             Some(ToAgent::Request { request, line, .. }) => {
                 self.kept.push(serde_json::from_str(line.as_str()).unwrap());
-                let line = r#"{"answer":"done"}"#.try_into().unwrap();
+                let line = r#"{"answer":"keeps","begin_us":0,"end_us":1,"samples":0}"#.try_into().unwrap();
                 let answer = ToCollector::Answer { session: SessionId(self.number), request, line };
                 self.agent.send_bytes(&answer.encode());
             }

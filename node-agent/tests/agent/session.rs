@@ -52,8 +52,11 @@ fn a_batch_beyond_one_frame_is_divided_in_order() {
         }));
         assert!(frame.blocks.iter().all(|block| known.contains(&block.shape)));
     }
-    let with_losses =
-        frames.iter().position(|frame| frame.ledger.iter().any(|entry| entry.tally == tally)).unwrap();
+    let tells = |frame: &Frame| {
+        let named = frame.ledger.iter().map(|entry| entry.tally);
+        named.chain(frame.shape_tallies.iter().map(|(_, tally)| *tally)).any(|found| found == tally)
+    };
+    let with_losses = frames.iter().position(tells).unwrap();
     let with_samples = frames.iter().position(|frame| frame.samples() > 0).unwrap();
     assert!(with_losses <= with_samples, "losses come before the samples behind them");
     let samples: u64 = frames.iter().map(Frame::samples).sum();
