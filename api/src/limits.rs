@@ -20,7 +20,8 @@ pub(crate) const RESERVED_READS: usize = 1;
 /// Places of each user of the Unix socket that is no proxy, so that no user excludes others.
 pub(crate) const CONNECTIONS_PER_USER: usize = 32;
 
-/// Time for which a request waits until its user has fewer in progress: many panels of a dashboard ask at once.
+/// Time for which a request waits until its user has fewer in progress: all panels of a dashboard ask at
+/// once.
 pub(crate) const PLACE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Time for which a refused request keeps its place.

@@ -146,7 +146,12 @@ impl FiringSender {
             Ok(()) => self.control.came.notify_one(),
             Err(NewFiring { job, firing, .. }) => {
                 let trigger = &firing.rule;
-                warn!(%job, %trigger, "cannot ask the nodes to keep the interval of a trigger: too many of this user wait; give the rule a longer `hold_off`");
+                warn!(
+                    %job,
+                    %trigger,
+                    "cannot ask the nodes to keep the interval of a trigger: too many of this user wait; \
+                     give the rule a longer `hold_off`"
+                );
             }
         }
     }
@@ -163,7 +168,11 @@ fn notice(
     let (Some(notices), Some(job_key)) = (notices, job_key) else { return };
     let noticed = NoticedFiring { job_key, firing: row(node, firing) };
     if !notices.offer(owner_uid, noticed) {
-        warn!(trigger = %firing.rule, "cannot notice that a trigger fired: too many of this user wait; give the rule a longer `hold_off`");
+        warn!(
+            trigger = %firing.rule,
+            "cannot notice that a trigger fired: too many of this user wait; \
+             give the rule a longer `hold_off`"
+        );
     }
 }
 

@@ -64,9 +64,11 @@ impl Greedy {
 
 /// Firings by job id, and nodes with its kept intervals, those of all its cgroups.
 fn firings(env: &TestEnvironment) -> BTreeMap<String, (usize, usize)> {
-    let sql = "SELECT job_id, count(DISTINCT f.trigger_id), count(DISTINCT f.trigger_id || k.node) FROM trigger_firing AS f
-        JOIN job USING (job_key) LEFT JOIN kept_interval AS k
-        ON k.trigger_id = f.trigger_id AND k.job_key = f.job_key AND k.started = f.started AND k.ended = f.ended GROUP BY job_id";
+    let sql = "SELECT job_id, count(DISTINCT f.trigger_id), count(DISTINCT f.trigger_id || k.node)
+        FROM trigger_firing AS f JOIN job USING (job_key) LEFT JOIN kept_interval AS k
+            ON k.trigger_id = f.trigger_id AND k.job_key = f.job_key
+                AND k.started = f.started AND k.ended = f.ended
+        GROUP BY job_id";
     let rows = env.query(sql);
     let rows = rows.lines().map(|row| {
         let columns: Vec<&str> = row.split('|').collect();
@@ -135,7 +137,10 @@ fn an_oom_kill_fires_once_though_the_cgroups_vanish_and_return() {
         }
         pause(300);
     }
-    let listed = env.query("SELECT job_id, job_key, node, time, actions FROM trigger_firing JOIN job USING (job_key) ORDER BY 1, 2");
+    let listed = env.query(
+        "SELECT job_id, job_key, node, time, actions
+        FROM trigger_firing JOIN job USING (job_key) ORDER BY 1, 2",
+    );
     assert_eq!(firings(&env), expected, "{listed}\n{}", env.query("SELECT * FROM kept_interval"));
     wait_until("all nodes are recorded", || {
         env.query("SELECT count(*) FROM trigger_firing WHERE nodes_asked = 2 AND nodes_missing = '{}'")

@@ -115,7 +115,8 @@ impl Discovery {
         &self.found
     }
 
-    /// Finds all jobs that exist now. Watches every directory in which a job or a part of its path may appear.
+    /// Finds all jobs that exist now. Watches every directory in which a job or a part of its path may
+    /// appear.
     pub(crate) fn walk(&mut self, now_ns: u64) -> &BTreeMap<PathBuf, FoundJob> {
         (self.rescans, self.walked_at_ns) = (0, now_ns);
         // A watch on a directory that was removed is forgotten before a directory of the same name is found.

@@ -54,11 +54,13 @@ pub enum TriggerError {
     #[error("the ring of the job has no samples on this node yet; try again in a few seconds")]
     NotYet,
     #[error(
-        "the ring of the job is empty on this node: its lease has ended; `polymeter set --ring 'cpu.*=10ms'` gives it samples again"
+        "the ring of the job is empty on this node: its lease has ended; `polymeter set --ring 'cpu.*=10ms'` \
+         gives it samples again"
     )]
     Empty,
     #[error(
-        "the ring of the job has samples from {from} to {until} UTC on this node, and none of this interval; ask for a longer time"
+        "the ring of the job has samples from {from} to {until} UTC on this node, and none of this interval; \
+         ask for a longer time"
     )]
     Outside { from: String, until: String },
     #[error("too many intervals wait to be kept; try again in a moment")]

@@ -25,7 +25,8 @@ impl SourceKind for OutsideKind {
         vec!["value"]
     }
 
-    /// Opens the devices of single metrics for a trial: [`OutsideDevices::open`] opens those that are sampled.
+    /// Opens the devices of single metrics for a trial. [`OutsideDevices::open`] opens those that are
+    /// sampled.
     fn open(&self, request: &OpenRequest<'_>, opening: &mut Opening<'_>) {
         let (Target::Node(_), Some(devices)) = (request.target, request.host.outside) else {
             opening.unavailable_all(&request.wanted, "the configuration names no [[device]]");

@@ -178,7 +178,7 @@ impl Announced {
         session.chain(metrics).chain(jobs).chain(series).chain(functions).chain(stacks).collect()
     }
 
-    /// Returns the shapes that nothing but this dictionary has any more: no further frame has a block of them.
+    /// Returns the shapes that only this dictionary still has: no further frame has a block of them.
     pub fn unused_shapes(&self) -> Vec<ShapeId> {
         let unused = self.shapes.iter().filter(|(_, shape)| Arc::strong_count(shape) == 1);
         unused.map(|(id, _)| *id).collect()

@@ -154,7 +154,10 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_are_series_or_an_error(bytes in prop::collection::vec(any::<u8>(), 0..200), count in 0_usize..100) {
+        fn any_bytes_are_series_or_an_error(
+            bytes in prop::collection::vec(any::<u8>(), 0..200),
+            count in 0_usize..100,
+        ) {
             if let Ok(series) = get(&mut Cursor::new(&bytes), count) {
                 prop_assert_eq!(series.len(), count);
             }

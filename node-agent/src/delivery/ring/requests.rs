@@ -67,7 +67,7 @@ pub struct Held {
     pub room: usize,
     /// Shortest period of its metrics, in microseconds.
     pub period_us: i64,
-    /// In no order. What it has sent of the last time is among them.
+    /// Spans in no order; those of recent samples that it has sent are among them.
     pub spans: Vec<HeldSpan>,
 }
 

@@ -339,7 +339,7 @@ impl Running {
         self.channels.command(command).unwrap();
     }
 
-    /// Waits until the sampler has handled all commands so far, as a sender does that takes no batch meanwhile.
+    /// Waits until the sampler has handled all commands so far. Takes no batch meanwhile.
     pub(super) fn confirm_without_batches(&self) {
         let (reply, confirmed) = oneshot::channel();
         self.command(Command::Confirm(reply));

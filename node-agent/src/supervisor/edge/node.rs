@@ -185,8 +185,8 @@ impl NodeEdge {
         self.shared.counters.unknown_lines.store(all, Relaxed);
     }
 
-    /// Opens the sources of devices that have other values, or were added or removed. Returns the names of the
-    /// sources; none if there are no such devices.
+    /// Opens the sources of devices that have other values, or were added or removed. Returns the names of
+    /// the sources; none if there are no such devices.
     pub(in crate::supervisor) fn open_devices(
         &mut self,
         node: &mut TrackedTarget,

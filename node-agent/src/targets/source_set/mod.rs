@@ -40,7 +40,7 @@ struct PerfEvents {
 
 #[derive(Debug, Default)]
 pub(crate) struct WantedSources {
-    /// Without those of devices, which are opened one by one.
+    /// Wanted metrics, except those of devices, which are opened one by one.
     pub(crate) definitions: Vec<Definition>,
     pub(crate) of_devices: Vec<Definition>,
     new_perf: Vec<Definition>,

@@ -184,7 +184,7 @@ fn the_voice_that_is_read_more_often_speaks() {
     assert_eq!(fired(&mut evaluator), [("burst".to_owned(), 11 * SECOND_US)]);
 }
 
-/// When a ring ends, the samples of the plan go on where it was: without a gap, and from its last value.
+/// The samples of the plan go on where a ring ends: without a gap, and from its last value.
 #[test]
 fn the_plan_speaks_as_soon_as_the_ring_has_ended() {
     for (name, when, fires_at_s) in [
@@ -300,8 +300,8 @@ fn a_storm_of_500_jobs_does_not_hold_back_the_site() {
     assert_eq!(held_back + of_users, 10 * u64::from(JOBS) * RULES_OF_JOB as u64);
 }
 
-/// The rules of some users in 50 jobs each fire with every other sample, and so does one of the site: they hold
-/// back neither the rule of another user, nor that of the site for the job of this user.
+/// The rules of some users in 50 jobs each fire with every other sample, and so does one of the site. They
+/// hold back neither the rule of another user, nor that of the site for the job of this user.
 #[test]
 fn a_storm_of_a_user_does_not_hold_back_others() {
     const JOBS: u32 = 50;
