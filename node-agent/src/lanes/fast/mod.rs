@@ -31,7 +31,9 @@ use crate::sources::{Outcome, ReadBuffer};
 /// A source that has lost samples is reported at once.
 const REPORT_NS: u64 = 1_000_000_000;
 
-const SLOW_WAITS: u32 = 100;
+/// Most waits for slow reads at the end. The last read of call stacks reads the symbols of all programs, from
+/// a cold disk if the machine is short of memory.
+const SLOW_WAITS: u32 = 2_000;
 
 /// Most waits for a free batch at the end, and the length of each.
 const END_WAITS: u32 = 1_000;
@@ -176,7 +178,7 @@ impl Sampler {
     /// Counts the others as missed.
     fn end_slow_reads(&mut self) {
         let mut left = SLOW_WAITS;
-        for _ in 0..END_WAITS {
+        for _ in 0..SLOW_WAITS + END_WAITS {
             self.collect_finished();
             if !self.slow.is_awaited(&self.sources) || left == 0 {
                 break;
