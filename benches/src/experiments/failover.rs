@@ -223,6 +223,7 @@ fn keep(agents: &[Agent], job: &str, random: &mut Random) -> Result<u32, Box<dyn
         end_us,
         trigger: random.below(u64::MAX >> 1),
         reason: Text::of("at random"),
+        owner_uid: None,
     };
     let answer = agent.connect()?.ask(&Request::Keep(request))?;
     Ok(u32::from(matches!(answer, Answer::Keeps(_))))

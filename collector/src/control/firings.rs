@@ -251,9 +251,9 @@ async fn is_first(
 }
 
 async fn ask(jobs: &Arc<JobRequests>, table: &TableThread<FiringTable>, new: NewFiring) {
-    let NewFiring { job_key, job, node, firing, bounds, .. } = new;
+    let NewFiring { job_key, job, owner_uid, node, firing, bounds } = new;
     let is_of_agent = bounds.is_none();
-    let Some(request) = request_of(&job, &node, &firing) else { return };
+    let Some(request) = request_of((&job, owner_uid), &node, &firing) else { return };
     let answers = match jobs.ask(ROOT, request).await {
         Ok(answer) => answer.nodes,
         Err(refusal) => {
@@ -275,11 +275,15 @@ async fn ask(jobs: &Arc<JobRequests>, table: &TableThread<FiringTable>, new: New
     table.run(move |table| table.record(job_key, trigger, asked, &missing)).await;
 }
 
-fn request_of(job: &Identifier, node: &Identifier, firing: &Firing) -> Option<RoutedRequest> {
+fn request_of(
+    (job, owner_uid): (&Identifier, Option<u32>),
+    node: &Identifier,
+    firing: &Firing,
+) -> Option<RoutedRequest> {
     let (begin_us, end_us) = firing.keeps_us?;
     let reason = Text::of(&format!("{} on {node}: {}", firing.rule, firing.why));
-    let trigger = firing.trigger;
-    RoutedRequest::keep(KeepRequest { job: job.to_string(), begin_us, end_us, trigger, reason }).ok()
+    let (job, trigger) = (job.to_string(), firing.trigger);
+    RoutedRequest::keep(KeepRequest { job, begin_us, end_us, trigger, reason, owner_uid }).ok()
 }
 
 /// Why a node does not keep the interval; none if it does.

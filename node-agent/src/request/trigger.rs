@@ -22,6 +22,8 @@ pub struct TriggerSpec {
 pub struct KeepSpec {
     pub principal: Principal,
     pub job_id: Identifier,
+    /// Owner of the job; none if any is meant.
+    pub owner_uid: Option<u32>,
     /// Microseconds since the epoch.
     pub begin_us: i64,
     /// Microseconds since the epoch.

@@ -72,9 +72,9 @@ impl Dispatcher<NodeEdge> {
 
     /// Keeps an interval of the ring of a job. The node on which a trigger fired keeps that interval already.
     pub(super) fn keep_interval(&self, spec: KeepSpec) -> Result<KeptPart, TriggerError> {
-        let KeepSpec { principal, job_id, begin_us, end_us, trigger, reason } = spec;
+        let KeepSpec { principal, job_id, owner_uid, begin_us, end_us, trigger, reason } = spec;
         let shared = &self.edge.shared;
-        let jobs = self.jobs_with_rings(principal, &job_id, (begin_us, end_us))?;
+        let jobs = self.jobs_with_rings((principal, owner_uid), &job_id, (begin_us, end_us))?;
         let longest_us = shared.ring_requests.longest_us();
         if end_us.saturating_sub(begin_us) > longest_us {
             return Err(TriggerError::TooLong { longest_s: longest_us / 1_000_000 });
@@ -128,20 +128,27 @@ impl Dispatcher<NodeEdge> {
         }
     }
 
-    /// Finds the jobs of the principal whose rings have samples of an interval: the id may have returned, and
-    /// the ring of an earlier job is still held. Each is true if its ring gets further samples. If there are
-    /// none, the newest job.
+    /// Finds the jobs of an owner, whom the principal may command, whose rings have samples of an interval:
+    /// the id may have returned, and the ring of an earlier job is still held. Each is true if its ring gets
+    /// further samples. If there are none, the newest job.
     fn jobs_with_rings(
         &self,
-        principal: Principal,
+        (principal, owner_uid): (Principal, Option<u32>),
         job_id: &Identifier,
         (begin_us, end_us): (i64, i64),
     ) -> Result<Vec<(JobHandle, bool)>, AccessError> {
         let requests = &self.edge.shared.ring_requests;
+        let is_meant = |of: Option<u32>| owner_uid.is_none() || of.is_none() || of == owner_uid;
         let tracked = self.targets.access(principal, &Some(job_id.clone()), Access::Change);
+        let tracked =
+            tracked.and_then(
+                |target| {
+                    if is_meant(target.owner_uid) { Ok(target) } else { Err(AccessError::Unknown) }
+                },
+            );
         let running = self.targets.job(job_id).and_then(TrackedTarget::handle);
         let mut ended = requests.of_id(job_id);
-        ended.retain(|(job, owner_uid)| Some(*job) != running && principal.can_access(*owner_uid));
+        ended.retain(|(job, of)| Some(*job) != running && principal.can_access(*of) && is_meant(*of));
         // Another user may have had a job of this id: nothing about one is told in the data of the other.
         let owner_uid = tracked.as_ref().ok().map(|target| target.owner_uid);
         let owner_uid = owner_uid.or_else(|| ended.first().map(|(_, owner_uid)| *owner_uid));

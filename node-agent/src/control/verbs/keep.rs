@@ -22,12 +22,12 @@ impl Execute for KeepRequest {
 }
 
 pub(super) fn spec_of(request: KeepRequest, principal: Principal) -> Result<KeepSpec, Refusal> {
-    let KeepRequest { job, begin_us, end_us, trigger, reason } = request;
+    let KeepRequest { job, begin_us, end_us, trigger, reason, owner_uid } = request;
     let job_id = identifier("job", &job)?;
     if begin_us >= end_us {
         return Err(invalid("end_us", &"expected a time after `begin_us`"));
     }
-    Ok(KeepSpec { principal, job_id, begin_us, end_us, trigger, reason })
+    Ok(KeepSpec { principal, job_id, owner_uid, begin_us, end_us, trigger, reason })
 }
 
 pub(super) async fn execute_keep(spec: KeepSpec, handler: &RequestHandler<'_>) -> Result<Answer, Refusal> {

@@ -17,6 +17,10 @@ pub struct KeepRequest {
     pub trigger: u64,
     /// For people.
     pub reason: Text,
+    /// Owner of the job; none if it is that of the requester, or unknown. On some node another user may have
+    /// a job of the same id.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner_uid: Option<u32>,
 }
 
 /// What the ring of a node has of an interval. Times are in microseconds since the epoch.

@@ -42,6 +42,6 @@ impl KeepLastRequest {
         identifier("job", &job)?;
         let last = last.parse::<Period>().map_err(|error| invalid("last", &error))?;
         let begin_us = now_us.saturating_sub_unsigned(last.as_micros());
-        Ok(KeepRequest { job, begin_us, end_us: now_us, trigger, reason })
+        Ok(KeepRequest { job, begin_us, end_us: now_us, trigger, reason, owner_uid: None })
     }
 }
