@@ -76,23 +76,29 @@ int main(int argc, char **argv) {
 }
 "#;
 
-/// A program of the same shares, whose loop takes one millisecond of CPU time.
+/// A program of about the same shares, whose loop takes one millisecond of CPU time. It counts the work of each
+/// function in a file: their shares of the time differ where the machine is taken from it in a function.
 const IN_STEP: &str = r#"
+#include <fcntl.h>
+#include <sys/mman.h>
 #include <time.h>
+#include <unistd.h>
 static double used_ms(void) {
     struct timespec used;
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
     return used.tv_sec * 1e3 + used.tv_nsec / 1e6;
 }
-#define WORK(name) __attribute__((noinline)) void name(double until_ms, volatile long *x) \
-    { do for (long i = 0; i < 10000; i++) *x += i; while (used_ms() < until_ms); }
+#define WORK(name) __attribute__((noinline)) void name(double until_ms, volatile long *work) \
+    { do for (long i = 0; i < 10000; i++) ++*work; while (used_ms() < until_ms); }
 WORK(three_quarters)
 WORK(one_quarter)
-int main(void) {
-    volatile long x = 0;
+int main(int argc, char **argv) {
+    int file = open(argv[2], O_RDWR | O_CREAT, 0600);
+    if (ftruncate(file, 4096)) return 1;
+    volatile long *work = mmap(0, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
     for (double begin_ms = used_ms();; begin_ms += 1) {
-        three_quarters(begin_ms + 0.75, &x);
-        one_quarter(begin_ms + 1, &x);
+        three_quarters(begin_ms + 0.75, &work[0]);
+        one_quarter(begin_ms + 1, &work[1]);
     }
 }
 "#;
@@ -391,8 +397,12 @@ impl Sampled {
         nanos
     }
 
-    /// Checks the shares of the program's functions, within some points.
+    /// Checks that the program's functions have the shares of 75 and 25 %, within some points.
     fn check(&self, points: f64) {
+        self.check_share(75.0, points);
+    }
+
+    fn check_share(&self, of_three_quarters: f64, points: f64) {
         let shares = self.shares();
         let share = |name: &str| shares.get(name).copied().unwrap_or_default();
         let (three, one) = (share("three_quarters"), share("one_quarter"));
@@ -400,7 +410,7 @@ impl Sampled {
         // With the interrupts on top of them, which other programs of the machine cause.
         let inside = self.share_inside(&["three_quarters", "one_quarter"]);
         assert!(inside > 90.0, "{inside} %: {shares:?}");
-        assert!((100.0 * three / of_program - 75.0).abs() < points, "{shares:?}");
+        assert!((100.0 * three / of_program - of_three_quarters).abs() < points, "{shares:?}");
         assert_eq!(self.lost(), 0, "{shares:?}");
     }
 }
@@ -505,10 +515,23 @@ fn hundreds_of_threads_that_run_already_are_sampled() {
 
 fn a_loop_in_step_with_the_period_is_sampled_evenly() {
     let compiled = Compiled::of(IN_STEP);
-    let running = compiled.start("1");
+    let file = compiled.directory.path().join("work");
+    let running = Running(Command::new(compiled.path()).arg("1").arg(&file).spawn().unwrap());
+    let until_ns = clock::monotonic_ns() + PATIENCE_NS;
+    while fs::metadata(&file).map_or(0, |file| file.len()) == 0 {
+        assert!(clock::monotonic_ns() < until_ns);
+        clock::sleep(Duration::from_millis(10));
+    }
+    let work = || {
+        let bytes = fs::read(&file).unwrap();
+        [0, 8].map(|at| u64::from_ne_bytes(bytes[at..at + 8].try_into().unwrap()))
+    };
     let mut sampled = Sampled::start(&Target::Processes(running.0.id()));
+    let begin = work();
     sampled.until(3000);
-    sampled.check(5.0);
+    let end = work();
+    let done = [0, 1].map(|function| float((end[function] - begin[function]) / 10_000));
+    sampled.check_share(100.0 * done[0] / (done[0] + done[1]), 5.0);
 }
 
 fn a_deleted_program_keeps_its_names() {

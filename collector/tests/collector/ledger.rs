@@ -23,6 +23,7 @@ scenarios! {
     handles_of_one_transaction_are_distinguished,
     a_handle_keeps_its_job_after_a_restart,
     silence_is_measured_by_the_clock_of_the_database,
+    a_session_ends_though_its_successor_did_not_see_it,
 }
 
 const SECOND_US: i64 = 1_000_000;
@@ -279,19 +280,25 @@ fn a_handle_keeps_its_job_after_a_restart(environment: &mut TestEnvironment) {
     assert_eq!(environment.number(of_handle), 0);
 }
 
+/// Stores the first frame of a session, which has no samples.
+fn begin(store: &mut Store, session: u64, node: &str, started_us: i64, seen_us: i64) {
+    let descriptor = SessionDescriptor {
+        node: node.try_into().unwrap(),
+        agent_version: "0.1.0".try_into().unwrap(),
+        started_us,
+        processors: Processors::default(),
+    };
+    let session = Arc::new(SessionRecord { id: SessionId(session), descriptor });
+    store.commit(&[Accepted::empty(session, 1, seen_us)]).unwrap();
+}
+
 /// Two of three collectors have a clock that is wrong by two hours.
 fn silence_is_measured_by_the_clock_of_the_database(environment: &mut TestEnvironment) {
     environment.collector().stop().unwrap();
     let mut store = Store::open(&environment.url(), &OpenOptions::default()).unwrap();
     for (session, behind_s) in [(1, 7200), (2, -7200), (3, 0)] {
-        let descriptor = SessionDescriptor {
-            node: format!("n{session}").as_str().try_into().unwrap(),
-            agent_version: "0.1.0".try_into().unwrap(),
-            started_us: now_us() - 60 * SECOND_US,
-            processors: Processors::default(),
-        };
-        let session = Arc::new(SessionRecord { id: SessionId(session), descriptor });
-        store.commit(&[Accepted::empty(session, 1, now_us() - behind_s * SECOND_US)]).unwrap();
+        let seen_us = now_us() - behind_s * SECOND_US;
+        begin(&mut store, session, &format!("n{session}"), now_us() - 60 * SECOND_US, seen_us);
     }
     let running = "SELECT count(*) FROM session WHERE ended IS NULL";
     let now_us = store.now_us().unwrap();
@@ -299,4 +306,41 @@ fn silence_is_measured_by_the_clock_of_the_database(environment: &mut TestEnviro
     assert_eq!(environment.number(running), 3);
     store.end_silent(now_us + 300 * SECOND_US, now_us + 300 * SECOND_US).unwrap();
     assert_eq!(environment.number(running), 0);
+}
+
+/// Its row was locked when its successor began, or its first frame waited in a queue until then.
+fn a_session_ends_though_its_successor_did_not_see_it(environment: &mut TestEnvironment) {
+    let begin_us = now_us() - 60 * SECOND_US;
+    let collector = environment.collector();
+    for session in [1, 2] {
+        let started_us = begin_us + 20 * SECOND_US * session as i64;
+        let mut agent = Agent::to(&environment.context, &collector, "n1", session);
+        agent.descriptor.started_us = started_us;
+        add_row(&mut agent, &shape(1, None), started_us, 1);
+        add_tally(&mut agent, None, 1, &[]);
+        deliver(&mut agent);
+    }
+    collector.stop().unwrap();
+    let ends = "SELECT count(*) FROM session JOIN loss USING (session_id)
+        WHERE end_reason = 'superseded' AND first_time = last_sample AND reason = 'unknown'
+            AND last_time = (SELECT started FROM session AS next WHERE next.started > session.started)";
+    assert_eq!(environment.number(ends), 1);
+    environment.execute("UPDATE session SET ended = NULL, end_reason = NULL");
+    environment.execute("DELETE FROM loss");
+    let mut store = Store::open(&environment.url(), &OpenOptions::default()).unwrap();
+    let end_silent = |store: &mut Store| {
+        let now_us = store.now_us().unwrap();
+        store.end_silent(now_us - 300 * SECOND_US, now_us).unwrap();
+    };
+    end_silent(&mut store);
+    assert_eq!(environment.number(ends), 1);
+    assert_eq!(environment.number("SELECT count(*) FROM session WHERE ended IS NULL"), 1);
+
+    // The newer one is stored first.
+    begin(&mut store, 4, "n2", begin_us + SECOND_US, now_us());
+    begin(&mut store, 3, "n2", begin_us, now_us());
+    end_silent(&mut store);
+    let of_second = "SELECT count(*) FROM session WHERE node = 'n2' AND end_reason = 'superseded'
+        AND ended = (SELECT max(started) FROM session WHERE node = 'n2')";
+    assert_eq!(environment.number(of_second), 1);
 }

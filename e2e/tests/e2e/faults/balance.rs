@@ -149,7 +149,7 @@ pub(crate) fn assert_no_gaps(results: &mut Results) {
 /// none, and its ledger agrees.
 pub(crate) fn assert_ended_sessions_are_stored(results: &mut Results) {
     assert!(
-        !results.ended_sessions.is_empty() && results.ended_sessions.len().is_multiple_of(4),
+        !results.ended_sessions.is_empty() && results.ended_sessions.len().is_multiple_of(5),
         "{:?}",
         results.ended_sessions
     );

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use super::churn::CgroupChurn;
 use super::observer::Observer;
-use polymeter_e2e::cgroup::TestCgroups;
+use polymeter_e2e::cgroup::{MemoryLimit, TestCgroups};
 use polymeter_e2e::daemons::{Agent, Daemon, Plan, collector_within, keygen};
 use polymeter_e2e::network::{LinkEnd, Network};
 use polymeter_e2e::reference::Snapshot;
@@ -75,6 +75,8 @@ pub(crate) struct Fixture {
     churn: Option<CgroupChurn>,
     cgroups: Arc<TestCgroups>,
     pub(crate) network: Network,
+    /// That of the agent that is restarted.
+    memory: MemoryLimit,
     nodes: [TestEnvironment; AGENTS],
     pub(crate) server_env: TestEnvironment,
     /// Grouped by id.
@@ -116,6 +118,7 @@ impl Fixture {
             churn: Some(CgroupChurn::start(&cgroups, seed)),
             cgroups,
             network,
+            memory: MemoryLimit::new(),
             nodes,
             server_env,
             ended_sessions: BTreeMap::new(),
@@ -160,7 +163,7 @@ impl Fixture {
         let agent = Agent::start_within(node, &plan, &keys, DEVICE, |program| match number {
             BEHIND_LINK => self.network.within(LinkEnd::Far, &program),
             FULL_DISK => disk::with_tmpfs(&spool, "4k", &self.network.within(LinkEnd::Near, &program)),
-            _ => self.network.within(LinkEnd::Near, &program),
+            _ => self.memory.within(&self.network.within(LinkEnd::Near, &program)),
         });
         agent.wait_until_tracked(JOB, &SOURCES);
         self.agents[number] = Some(agent);
@@ -226,6 +229,23 @@ impl Fixture {
         self.ended_sessions.insert(session, EndedSession { killed, acknowledged, kept: None });
     }
 
+    /// Starts the agent again some time after it was ended.
+    pub(crate) fn start_again_after(&mut self, end: impl FnOnce(&mut Self)) {
+        end(self);
+        self.wait_for_samples();
+        self.start_agent(RESTARTED);
+    }
+
+    /// Has the kernel kill the agent for want of memory.
+    pub(crate) fn exhaust_memory_of_restarted_agent(&mut self) {
+        let mut agent = self.agents[RESTARTED].take().unwrap();
+        let session = agent.status()["session"].as_str().unwrap().to_owned();
+        let acknowledged = agent.count("frames_acknowledged");
+        self.memory.squeeze(&mut agent.daemon);
+        self.memory.lift();
+        self.ended_sessions.insert(session, EndedSession { killed: true, acknowledged, kept: None });
+    }
+
     /// Counts the data that the ended sessions left in the store and in the spool. No frame may be in
     /// transit: neither the agent nor the collector may run.
     pub(crate) fn record_ended_sessions(&mut self) {
@@ -262,6 +282,10 @@ impl Fixture {
         for agent in self.running() {
             wait_until("nothing waits on a disk", || agent.count("spool_bytes") == 0);
         }
+        let running = "SELECT count(*) FROM session WHERE ended IS NULL";
+        wait_until("each session that was killed has an end", || {
+            self.server_env.server().query(running) == AGENTS.to_string()
+        });
         let names = self.nodes.each_ref().map(|node| node.node.clone());
         let mut due = Vec::new();
         for (number, agent) in self.agents.iter_mut().enumerate() {

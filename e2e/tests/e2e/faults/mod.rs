@@ -34,6 +34,8 @@ enum Fault {
     /// An agent is terminated and cannot deliver its last frames.
     AgentTerminatedWithoutCollector,
     AgentStopped,
+    /// An agent runs out of memory, and the kernel kills it.
+    AgentOutOfMemory,
     /// An agent is killed soon after a stop: the deadlines that it missed must be stored with the samples
     /// behind them.
     AgentStoppedAndKilled,
@@ -45,7 +47,7 @@ enum Fault {
 }
 
 impl Fault {
-    const ALL: [Self; 12] = [
+    const ALL: [Self; 13] = [
         Self::CollectorKilled,
         Self::CollectorTerminated,
         Self::CollectorStopped,
@@ -53,6 +55,7 @@ impl Fault {
         Self::AgentKilledWithoutCollector,
         Self::AgentTerminatedWithoutCollector,
         Self::AgentStopped,
+        Self::AgentOutOfMemory,
         Self::AgentStoppedAndKilled,
         Self::DatabaseCrashed,
         Self::DatabaseStopped,
@@ -79,9 +82,7 @@ impl Fault {
                 fixture.collector().signal(Signal::CONT);
             }
             Self::AgentKilled => {
-                fixture.end_restarted_agent(Signal::KILL);
-                fixture.wait_for_samples();
-                fixture.start_agent(RESTARTED);
+                fixture.start_again_after(|fixture| fixture.end_restarted_agent(Signal::KILL))
             }
             Self::AgentKilledWithoutCollector => {
                 fixture.kill_collector();
@@ -100,6 +101,7 @@ impl Fault {
                 fixture.start_agent(RESTARTED);
             }
             Self::AgentStopped => fixture.stop_agent(random.choose(AGENTS)),
+            Self::AgentOutOfMemory => fixture.start_again_after(Fixture::exhaust_memory_of_restarted_agent),
             Self::AgentStoppedAndKilled => {
                 fixture.stop_agent(RESTARTED);
                 fixture.wait_for_acknowledgements_of(RESTARTED);
