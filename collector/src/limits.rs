@@ -140,8 +140,8 @@ pub const DICTIONARIES_PER_FRAME: u32 = 3;
 /// a minute before they retry.
 pub const SESSION_TIMEOUT: Duration = Duration::from_secs(300);
 
-/// Silence after which the HTTP API no longer calls an agent connected, in microseconds: two and a half times
-/// the longest interval between an agent's frames.
+/// Silence after which the HTTP API no longer calls an agent connected, and its session ends if it has a
+/// successor, in microseconds: two and a half times the longest interval between an agent's frames.
 pub const AGENT_SILENCE_US: i64 = 75_000_000;
 
 /// Longest interval between two checks for silent sessions.

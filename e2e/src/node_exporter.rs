@@ -1,5 +1,6 @@
 //! A real exporter of Prometheus: Debian's node_exporter.
 
+use std::fs;
 use std::net::{SocketAddr, TcpListener};
 use std::process::{Command, Stdio};
 
@@ -14,7 +15,7 @@ pub(crate) fn missing() -> Option<String> {
     (!runs).then(|| format!("{PROGRAM} cannot be run"))
 }
 
-/// Runs with few collectors until it is dropped.
+/// Runs with few collectors and the files of [`NodeExporter::state`] until it is dropped.
 pub struct NodeExporter {
     pub address: SocketAddr,
     pub daemon: Daemon,
@@ -30,12 +31,23 @@ impl NodeExporter {
         let mut command = Command::new(PROGRAM);
         command.arg(format!("--web.listen-address={address}"));
         command.arg("--collector.disable-defaults");
-        command.args(["cpu", "meminfo", "stat"].map(|collector| format!("--collector.{collector}")));
+        let collectors = ["cpu", "meminfo", "stat", "textfile"];
+        command.args(collectors.map(|collector| format!("--collector.{collector}")));
+        let directory = env.path("exported");
+        fs::create_dir_all(&directory).unwrap();
+        command.arg(format!("--collector.textfile.directory={}", directory.display()));
         let daemon = Daemon::of(env, {
             command.stdout(Stdio::null());
             command
         });
         wait_until("the exporter answers", || std::net::TcpStream::connect(address).is_ok());
         Self { address, daemon }
+    }
+
+    /// States metrics of its own in the text format.
+    pub fn state(env: &TestEnvironment, page: &str) {
+        let directory = env.path("exported");
+        fs::write(directory.join("new"), page).unwrap();
+        fs::rename(directory.join("new"), directory.join("of-jobs.prom")).unwrap();
     }
 }

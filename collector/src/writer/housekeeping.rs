@@ -105,7 +105,7 @@ impl Writer {
     }
 
     /// Periodically ends the sessions that have been silent for too long, by the clock of the database: that
-    /// of one of several collectors may be wrong.
+    /// of one of several collectors may be wrong. Those with a successor end earlier.
     pub(super) fn end_silent_sessions(&mut self) {
         let since_start = self.clock.now().since_start;
         if self.next_silence_check.is_none_or(|check| since_start < check) {
@@ -117,13 +117,18 @@ impl Writer {
             return self.reconnect_while_idle(since_start + session_timeout);
         }
         let (clock, checked) = (self.clock, self.silence_checked);
+        let counts = since_start >= self.silence_counts_from;
         let read = Cell::new(checked);
         let ended = self.attempt(|store| {
             let now = Now { wall_us: store.now_us()?, ..clock.now() };
             read.set(Some(now));
+            store.end_superseded(now.wall_us.saturating_sub(limits::AGENT_SILENCE_US), now.wall_us)?;
             let step_max_us = micros(session_timeout) / SILENCE_STEP_PART;
             if checked.is_none_or(|checked| stepped_us(checked, now) > step_max_us) {
                 return Ok(None);
+            }
+            if !counts {
+                return Ok(Some(Vec::new()));
             }
             store.end_silent(now.wall_us.saturating_sub(micros(session_timeout)), now.wall_us).map(Some)
         });
@@ -133,7 +138,7 @@ impl Writer {
             Ok(None) => {
                 // By the new time all agents look silent, until each of them has sent again. At the start
                 // they may not have reached this collector yet.
-                self.next_silence_check = Some(since_start + session_timeout);
+                self.silence_counts_from = since_start + session_timeout;
                 if checked.is_some() {
                     warn!(
                         remedy =
@@ -153,12 +158,12 @@ impl Writer {
     }
 
     /// Tries once to open a store whose connection was lost while no frames arrived. Since then nothing could
-    /// be stored, and agents look silent that are not: if the store is back, the next check for silent
-    /// sessions is at `next_check`.
-    fn reconnect_while_idle(&mut self, next_check: Duration) {
+    /// be stored, and agents look silent that are not: if the store is back, silence counts from
+    /// `counts_from`.
+    fn reconnect_while_idle(&mut self, counts_from: Duration) {
         match self.attempt(|_| Ok(())) {
             Ok(()) => {
-                self.next_silence_check = Some(next_check);
+                self.silence_counts_from = counts_from;
                 info!("the store is available again; no frames arrived while it was not");
             }
             Err(error) if error.is_loss() => {

@@ -67,6 +67,8 @@ pub(crate) struct Writer {
     pub(super) commit_duration: Duration,
     /// Next search for silent sessions; none if another writer does it.
     pub(super) next_silence_check: Option<Duration>,
+    /// Time from which silence counts: before it the agents could not be heard.
+    pub(super) silence_counts_from: Duration,
     /// Last such search by the database's clock; none before the first.
     pub(super) silence_checked: Option<Now>,
     pub(super) cleaned_at: Duration,
@@ -92,7 +94,6 @@ impl Writer {
         checks_silence: bool,
     ) -> Self {
         let settings = links.settings.get();
-        let next_silence_check = checks_silence.then_some(Duration::ZERO);
         Self {
             served_series: ServedSeries::new(config.device_agents.clone()),
             served_log: LogThrottle::new(limits::LOG_INTERVAL, limits::LOG_MESSAGES),
@@ -109,7 +110,8 @@ impl Writer {
             unit_log: LogThrottle::new(limits::LOG_INTERVAL, limits::LOG_MESSAGES),
             gathered: Gathered::default(),
             commit_duration: Duration::ZERO,
-            next_silence_check,
+            next_silence_check: checks_silence.then_some(Duration::ZERO),
+            silence_counts_from: Duration::ZERO,
             silence_checked: None,
             cleaned_at: Duration::ZERO,
             offsets_at: Duration::ZERO,

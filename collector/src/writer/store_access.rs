@@ -57,8 +57,7 @@ impl Writer {
                         let now = self.clock.now().since_start;
                         let away = now.saturating_sub(since);
                         // The agents were not silent: nothing could be stored.
-                        self.next_silence_check =
-                            self.next_silence_check.map(|_| now + self.settings.session_timeout);
+                        self.silence_counts_from = now + self.settings.session_timeout;
                         info!(
                             "the store is available again after {:.1} s; the collector lost no samples",
                             away.as_secs_f64()

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use polymeter_proto::read::SampleWindow;
 use polymeter_proto::series::{
-    Identifier, JOB_LABEL, JobDescriptor, JobHandle, Kind, Labels, MetricDescriptor, Number,
+    DEVICE_METRICS, Identifier, JOB_LABEL, JobDescriptor, JobHandle, Kind, Labels, MetricDescriptor, Number,
     SessionDescriptor, SessionId, served_node,
 };
 
@@ -57,13 +57,15 @@ impl SeriesRecord {
         self.job.as_ref().map_or_else(|| self.node(), |job| job.node())
     }
 
-    /// Returns the other node that a series of a device is about. One whose labels name a job that it does
-    /// not belong to stays with the node that took it.
+    /// Returns the other node that a series of a device is about; an empty name for one whose labels name a job
+    /// that it does not belong to, since the jobs of the nodes must not have it.
     pub fn served_node(&self) -> Option<&str> {
-        if self.job.is_some() || self.labels.get(JOB_LABEL).is_some() {
-            return None;
+        let is_of_device = self.metric.name.as_str().starts_with(DEVICE_METRICS);
+        match (&self.job, self.labels.get(JOB_LABEL)) {
+            (Some(_), _) => None,
+            (None, Some(_)) if is_of_device => Some(""),
+            _ => served_node(self.node(), self.metric.name.as_str(), &self.labels),
         }
-        served_node(self.node(), self.metric.name.as_str(), &self.labels)
     }
 }
 

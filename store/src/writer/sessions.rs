@@ -64,11 +64,10 @@ const END: [Column; 4] = [
     ("noticed", ColumnType::Time),
 ];
 
-/// Start of the next session on the node of session `old`. A session without samples may have been stored
-/// after that, from a queue.
+/// Start of the next session on the node of session `old`.
 const NEXT_SESSION: &str = "(
     SELECT min(later.started) FROM session AS later
-    WHERE later.node = old.node AND later.started > greatest(old.started, coalesce(old.last_sample, old.started)))";
+    WHERE later.node = old.node AND later.started > greatest(old.started, coalesce(old.last_sample, old.last_seen)))";
 
 /// Inserts the rows of sessions that have none, and of their nodes.
 pub(super) fn insert(
@@ -231,7 +230,7 @@ pub(super) fn reopen(
 
 /// Ends the sessions of `nodes` that did not report a stop, and whose newest sample is older than a later
 /// session of the node: their agents were killed. Sessions that another connection stores at the same time
-/// are skipped; `end_silent` ends them.
+/// are skipped: [`end_superseded_before`] ends them.
 pub(super) fn end_superseded(
     connection: &mut dyn Connection,
     nodes: Vec<String>,
@@ -242,16 +241,32 @@ pub(super) fn end_superseded(
         return Ok(());
     }
     let select = format!(
-        "SELECT old.session_id, {NEXT_SESSION}, 'superseded' FROM session AS old
+        "SELECT old.session_id, {NEXT_SESSION} FROM session AS old
          WHERE old.ended IS NULL AND old.node IN (SELECT node FROM {{new}}) AND {NEXT_SESSION} IS NOT NULL
          ORDER BY old.session_id{{skip_locked}}"
     );
     let superseded = connection.select_batch(&select, &nodes)?;
-    end(connection, superseded, now)
+    end(connection, superseded, "superseded", now)
 }
 
-/// Ends sessions that have been silent since `cutoff` or have a successor, and the jobs of sessions that ended
-/// before it, unless another session tracks them. Returns the keys of these jobs.
+/// Ends the sessions that have sent nothing since `cutoff`, and whose newest sample is older than a later
+/// session of their node.
+pub(super) fn end_superseded_before(
+    connection: &mut dyn Connection,
+    cutoff: &Value<'_>,
+    now: &Value<'_>,
+) -> Result<(), DatabaseError> {
+    let select = format!(
+        "SELECT old.session_id, {NEXT_SESSION} FROM session AS old
+         WHERE old.ended IS NULL AND old.last_seen < $1 AND {NEXT_SESSION} IS NOT NULL
+         ORDER BY old.session_id{{skip_locked}}"
+    );
+    let superseded = connection.select(&select, std::slice::from_ref(cutoff))?;
+    end(connection, superseded, "superseded", now)
+}
+
+/// Ends sessions that have been silent since `cutoff`, and the jobs of sessions that ended before it, unless
+/// another session tracks them. Returns the keys of these jobs.
 pub(super) fn end_silent(
     connection: &mut dyn Connection,
     cutoff: &Value<'_>,
@@ -259,28 +274,27 @@ pub(super) fn end_silent(
     queue: EndQueue,
 ) -> Result<Vec<i64>, DatabaseError> {
     let select = format!(
-        "SELECT old.session_id, least($2, {NEXT_SESSION}),
-             CASE WHEN {NEXT_SESSION} IS NULL THEN 'silent' ELSE 'superseded' END FROM session AS old
-         WHERE old.ended IS NULL AND (old.last_seen < $1 OR {NEXT_SESSION} IS NOT NULL)
-         ORDER BY old.session_id{{skip_locked}}"
+        "SELECT old.session_id, least($2, {NEXT_SESSION}) FROM session AS old
+         WHERE old.ended IS NULL AND old.last_seen < $1 ORDER BY old.session_id{{skip_locked}}"
     );
-    let ended = connection.select(&select, &[cutoff.clone(), now.clone()])?;
-    end(connection, ended, now)?;
+    let silent = connection.select(&select, &[cutoff.clone(), now.clone()])?;
+    end(connection, silent, "silent", now)?;
     job_ends::end_lost_jobs(connection, cutoff, queue)
 }
 
-/// Ends sessions, given as their ids, the times until which their state is unknown, and the reasons. This is
-/// recorded as a loss of their node and of each job that they still tracked.
+/// Ends sessions, given as their ids and the times until which their state is unknown. This is recorded as a
+/// loss of their node and of each job that they still tracked.
 fn end(
     connection: &mut dyn Connection,
-    ended: Vec<(String, TimeUs, String)>,
+    ended: Vec<(String, TimeUs)>,
+    reason: &str,
     now: &Value<'_>,
 ) -> Result<(), DatabaseError> {
     let ends = &Batch::new(
         &END,
-        ended.into_iter().map(|(id, TimeUs(until_us), reason)| {
-            [id.into(), Value::Time(until_us), reason.into(), now.clone()]
-        }),
+        ended
+            .into_iter()
+            .map(|(id, TimeUs(until_us))| [id.into(), Value::Time(until_us), reason.into(), now.clone()]),
     );
     if ends.is_empty() {
         return Ok(());
@@ -288,18 +302,17 @@ fn end(
     connection.execute_batch(
         "INSERT INTO loss (time, node, session_id, job_key, samples, reason, first_time, last_time)
          SELECT DISTINCT new.noticed, session.node, session.session_id, ledger_line.job_key, 0, 'unknown',
-                coalesce(session.last_sample, session.started), new.until
+                coalesce(session.last_sample, session.last_seen), new.until
          FROM {new} JOIN session ON session.session_id = new.session_id
          JOIN ledger_line ON ledger_line.session_key = session.session_key
          LEFT JOIN job_node ON job_node.job_key = ledger_line.job_key AND job_node.node = session.node
-         WHERE new.until > coalesce(session.last_sample, session.started)
+         WHERE new.until > coalesce(session.last_sample, session.last_seen)
              AND (ledger_line.job_key IS NULL OR job_node.ended IS NULL
                   OR job_node.session_id IS DISTINCT FROM session.session_id)",
         ends,
     )?;
     connection.execute_batch(
-        "UPDATE session SET end_reason = new.reason,
-             ended = coalesce(session.last_sample, least(session.last_seen, new.until))
+        "UPDATE session SET ended = coalesce(session.last_sample, session.last_seen), end_reason = new.reason
          FROM {new} WHERE session.session_id = new.session_id",
         ends,
     )?;

@@ -6,6 +6,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::churn::CgroupChurn;
 use super::observer::Observer;
@@ -13,7 +14,7 @@ use polymeter_e2e::cgroup::{MemoryLimit, TestCgroups};
 use polymeter_e2e::daemons::{Agent, Daemon, Plan, collector_within, keygen};
 use polymeter_e2e::network::{LinkEnd, Network};
 use polymeter_e2e::reference::Snapshot;
-use polymeter_e2e::{TestEnvironment, disk, spooled, wait_until};
+use polymeter_e2e::{TestEnvironment, disk, spooled, wait_until, wait_within};
 use rustix::process::Signal;
 
 /// Agent with a spool on a disk that is full at once. It runs as long as the test.
@@ -22,6 +23,9 @@ pub(crate) const FULL_DISK: usize = 0;
 pub(crate) const BEHIND_LINK: usize = 1;
 pub(crate) const RESTARTED: usize = 2;
 pub(crate) const AGENTS: usize = 3;
+
+/// Time until the collector ends a session whose end its successor did not see, and more.
+const END_OF_SUPERSEDED: Duration = Duration::from_secs(180);
 
 const JOB: &str = "1";
 const ENDPOINT: &str = "tcp://10.0.0.1:7717";
@@ -283,7 +287,8 @@ impl Fixture {
             wait_until("nothing waits on a disk", || agent.count("spool_bytes") == 0);
         }
         let running = "SELECT count(*) FROM session WHERE ended IS NULL";
-        wait_until("each session that was killed has an end", || {
+        // One whose last frame was stored together with the first of its successor ends when it is silent.
+        wait_within(END_OF_SUPERSEDED, "each session that was killed has an end", || {
             self.server_env.server().query(running) == AGENTS.to_string()
         });
         let names = self.nodes.each_ref().map(|node| node.node.clone());
