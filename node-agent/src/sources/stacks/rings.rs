@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::fs::File;
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, RawFd};
 use std::path::{Path, PathBuf};
 
 use perf_event::events::Software;
@@ -92,12 +92,37 @@ impl Sampling {
     }
 }
 
-/// CPU time between two samples: one percent more than the period on half of the CPUs, and one percent less
-/// on the others. At exactly the period, a loop that takes a multiple of it would always be sampled at the
-/// same places.
-fn nanos_between(period: Period, cpu: usize) -> u64 {
-    let (nanos, percent) = (period.as_nanos(), period.as_nanos() / 97);
-    if cpu.is_multiple_of(2) { nanos + percent } else { nanos - percent }
+/// Samples of an event with the same time between them, at least.
+const SAME_SAMPLES: u64 = 100;
+/// Difference between the highest and the lowest frequency, and between those of neighbouring CPUs, relative to
+/// that of the period.
+const SPREAD: (f64, f64) = (0.25, 0.02);
+
+/// Samples of an event that had the same time between them.
+#[derive(Debug, Default, Clone, Copy)]
+struct Same {
+    samples: u64,
+    /// Number of earlier times.
+    number: u64,
+}
+
+/// CPU time between two samples. It differs between the CPUs and from one `number` to the next: if it were
+/// always the same, a loop that takes a multiple of it would be sampled at the same places. The mean frequency
+/// is that of the period, with the half of one that the kernel discards at each change.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    clippy::cast_precision_loss,
+    reason = "about"
+)]
+fn nanos_between(period: Period, cpu: usize, same: Same) -> u64 {
+    let (all, of_cpus) = SPREAD;
+    // Fractions of multiples of the golden ratio are spread evenly over any number of them.
+    let place = (same.number as f64).mul_add(0.618_033_988_749_894_9, 0.5).fract() - 0.5;
+    let of_cpu = if cpu.is_multiple_of(2) { -0.5 } else { 0.5 };
+    let discarded = 0.5 / same.samples.max(SAME_SAMPLES) as f64;
+    let frequency = 1.0 + discarded + all * place + of_cpus * of_cpu;
+    (period.as_nanos() as f64 / frequency) as u64
 }
 
 #[derive(Debug)]
@@ -118,7 +143,10 @@ pub(super) struct Sampling {
 }
 
 pub(super) struct Rings {
-    form: Form,
+    sampling: Sampling,
+    cpus: Vec<usize>,
+    /// By number of the CPU in the list, and by thread if each has an event.
+    same: BTreeMap<(usize, u32), Same>,
     /// One for each CPU.
     samplers: Vec<Sampler>,
     /// Rings of switches, mappings and processes for waits: one for each CPU. Large samples leave their room
@@ -191,7 +219,7 @@ fn follow_processes(builder: &mut Builder<'_>) {
 
 fn samples<'a>(cpu: usize, sampling: Sampling) -> Builder<'a> {
     let (software, period, stack_bytes) = match sampling.what {
-        What::Cpu => (Software::CPU_CLOCK, nanos_between(sampling.period, cpu), STACK_BYTES),
+        What::Cpu => (Software::CPU_CLOCK, nanos_between(sampling.period, cpu, Same::default()), STACK_BYTES),
         What::Waits => (Software::CONTEXT_SWITCHES, 1, WAIT_STACK_BYTES),
     };
     let mut builder = event(software, cpu, sampling);
@@ -252,9 +280,14 @@ impl Rings {
             Sampled::Cgroup(path) => Some(File::open(path)?),
             Sampled::Listed(_) => None,
         };
-        let mut rings =
-            Self { form: sampling.form(), samplers: Vec::new(), switches: Vec::new(), tasks: None };
-        let mut online = Vec::with_capacity(cpus.len());
+        let mut rings = Self {
+            sampling,
+            cpus: Vec::with_capacity(cpus.len()),
+            same: BTreeMap::new(),
+            samplers: Vec::new(),
+            switches: Vec::new(),
+            tasks: None,
+        };
         for cpu in cpus {
             let ring_bytes = if sampling.what == What::Waits { WAIT_RING_BYTES } else { RING_BYTES };
             let of_samples = samples(*cpu, sampling);
@@ -269,11 +302,11 @@ impl Rings {
                 let (sampler, bytes) = opened;
                 rings.switches.push(SwitchRing { sampler, bytes, last_ns: 0, was_full: false });
             }
-            online.push(*cpu);
+            rings.cpus.push(*cpu);
         }
         rings.tasks = matches!(sampled, Sampled::Listed(_)).then(|| Tasks {
-            descriptors: descriptors.saturating_sub(sampling.what.rings() * online.len()),
-            cpus: online,
+            descriptors: descriptors.saturating_sub(sampling.what.rings() * rings.cpus.len()),
+            cpus: rings.cpus.clone(),
             sampling,
             events: BTreeMap::new(),
             inherited: BTreeSet::new(),
@@ -284,10 +317,15 @@ impl Rings {
 
     /// Takes all records, in the order of each CPU.
     pub(super) fn drain(&mut self) -> Vec<Timed> {
-        let mut records = Vec::new();
-        for sampler in &mut self.samplers {
+        let (mut records, form) = (Vec::new(), self.sampling.form());
+        for (number, sampler) in self.samplers.iter_mut().enumerate() {
             while let Some(record) = sampler.next_record() {
-                records.extend(parse(record.ty(), record.misc(), &record.to_contiguous(), self.form));
+                let timed = parse(record.ty(), record.misc(), &record.to_contiguous(), form);
+                if let Some(Timed { record: Record::Sample { tid, .. }, .. }) = timed {
+                    let thread = if self.tasks.is_some() { tid } else { 0 };
+                    self.same.entry((number, thread)).or_default().samples += 1;
+                }
+                records.extend(timed);
             }
         }
         if !self.switches.is_empty() {
@@ -295,12 +333,39 @@ impl Rings {
             records.retain(|timed| !matches!(timed.record, Record::Lost(_)));
         }
         for ring in &mut self.switches {
-            ring.drain(self.form, &mut records);
+            ring.drain(form, &mut records);
         }
         if let Some(tasks) = &mut self.tasks {
             tasks.take(&records);
         }
+        if self.sampling.what == What::Cpu {
+            self.vary();
+        }
         records
+    }
+
+    /// Changes the times between the samples of events that had the same for long. Those that a thread inherited
+    /// keep theirs.
+    fn vary(&mut self) {
+        if let Some(tasks) = &self.tasks {
+            self.same.retain(|(_, thread), _| tasks.events.contains_key(thread));
+        }
+        let due = self.same.iter_mut().filter(|(_, same)| same.samples >= SAME_SAMPLES);
+        for ((number, thread), same) in due {
+            let event = match &self.tasks {
+                None => self.samplers.get(*number).map(|event| event.as_raw_fd()),
+                Some(tasks) => tasks
+                    .events
+                    .get(thread)
+                    .and_then(|events| events.get(*number))
+                    .map(|event| event.as_raw_fd()),
+            };
+            same.number += 1;
+            if let (Some(event), Some(cpu)) = (event, self.cpus.get(*number)) {
+                set_period(event, nanos_between(self.sampling.period, *cpu, *same));
+            }
+            same.samples = 0;
+        }
     }
 
     /// Opens events for the processes of the list that have none. Nothing is to be found for a cgroup.
@@ -402,4 +467,16 @@ fn write_to(event: &Counter, ring: &Sampler) -> io::Result<()> {
     // SAFETY: the operation takes a descriptor by value, and both outlive the call.
     let result = unsafe { libc::ioctl(event.as_raw_fd(), SET_OUTPUT, ring.as_raw_fd()) };
     if result == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// `PERF_EVENT_IOC_PERIOD`.
+const PERIOD: libc::Ioctl = 0x4008_2404;
+
+/// Changes the time between two samples of an event. One that has ended keeps its own.
+fn set_period(event: RawFd, nanos: u64) {
+    #[expect(unsafe_code, reason = "no safe crate has this operation of perf events")]
+    // SAFETY: the operation reads the number that the reference names, which outlives the call.
+    unsafe {
+        libc::ioctl(event, PERIOD, &raw const nanos)
+    };
 }
