@@ -318,11 +318,13 @@ impl Rings {
     /// Takes all records, in the order of each CPU.
     pub(super) fn drain(&mut self) -> Vec<Timed> {
         let (mut records, form) = (Vec::new(), self.sampling.form());
+        let is_periodic = self.sampling.what == What::Cpu;
         for (number, sampler) in self.samplers.iter_mut().enumerate() {
             while let Some(record) = sampler.next_record() {
                 let timed = parse(record.ty(), record.misc(), &record.to_contiguous(), form);
-                if let Some(Timed { record: Record::Sample { tid, .. }, .. }) = timed {
-                    let thread = if self.tasks.is_some() { tid } else { 0 };
+                if let (true, Some(Timed { record: Record::Sample { tid, .. }, .. })) = (is_periodic, &timed)
+                {
+                    let thread = if self.tasks.is_some() { *tid } else { 0 };
                     self.same.entry((number, thread)).or_default().samples += 1;
                 }
                 records.extend(timed);
@@ -338,7 +340,7 @@ impl Rings {
         if let Some(tasks) = &mut self.tasks {
             tasks.take(&records);
         }
-        if self.sampling.what == What::Cpu {
+        if is_periodic {
             self.vary();
         }
         records
