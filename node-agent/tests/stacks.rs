@@ -24,6 +24,7 @@ use polymeter_proto::catalogue;
 use polymeter_proto::period::Period;
 use polymeter_service::clock;
 use polymeter_test_harness::skip;
+use rustix::process::{Pid, Signal, kill_process};
 
 polymeter_test_harness::tests![
     functions_have_the_shares_of_the_program,
@@ -76,8 +77,8 @@ int main(int argc, char **argv) {
 }
 "#;
 
-/// A program of about the same shares, whose loop takes a given CPU time in milliseconds. It counts the work of each
-/// function in a file: their shares of the time differ where the machine is taken from it in a function.
+/// A program of about the same shares, whose loop takes a given CPU time in milliseconds. It counts the work
+/// of each function in a file: the shares of the time differ where the machine is taken from it in a function.
 const IN_STEP: &str = r#"
 #include <fcntl.h>
 #include <stdlib.h>
@@ -281,6 +282,19 @@ impl Compiled {
 
 struct Running(Child);
 
+impl Running {
+    fn stop(&self) {
+        let pid = Pid::from_child(&self.0);
+        kill_process(pid, Signal::STOP).unwrap();
+    }
+
+    /// CPU time of its first thread.
+    fn cpu_ns(&self) -> u64 {
+        let text = fs::read_to_string(format!("/proc/{}/schedstat", self.0.id())).unwrap();
+        text.split_whitespace().next().unwrap().parse().unwrap()
+    }
+}
+
 impl Drop for Running {
     fn drop(&mut self) {
         self.0.kill().ok();
@@ -331,10 +345,14 @@ impl Sampled {
         let until_ns = clock::monotonic_ns() + PATIENCE_NS;
         while self.samples() < samples {
             assert!(clock::monotonic_ns() < until_ns, "only {} samples", self.samples());
-            clock::sleep(Duration::from_millis(100));
-            let profile = self.read();
-            self.all.extend(profile.map(|profile| *profile));
+            self.read_on();
         }
+    }
+
+    fn read_on(&mut self) {
+        clock::sleep(Duration::from_millis(100));
+        let profile = self.read();
+        self.all.extend(profile.map(|profile| *profile));
     }
 
     fn samples(&self) -> u64 {
@@ -537,9 +555,15 @@ fn check_loop_of_ms(loop_ms: &str) {
         [0, 8].map(|at| u64::from_ne_bytes(bytes[at..at + 8].try_into().unwrap()))
     };
     let mut sampled = Sampled::start(&Target::Processes(running.0.id()));
-    let begin = work();
+    let (begin, begin_ns) = (work(), running.cpu_ns());
     sampled.until(3000);
-    let end = work();
+    running.stop();
+    // The newest samples are in the next profile.
+    (0..2).for_each(|_| sampled.read_on());
+    let (end, used_ns) = (work(), running.cpu_ns() - begin_ns);
+    // A sample stands for a period.
+    let sampled_ns = sampled.samples() * Period::MILLISECOND.as_nanos();
+    assert!(sampled_ns.abs_diff(used_ns) < used_ns / 50, "{sampled_ns} ns of {used_ns} ns");
     let done = [0, 1].map(|function| float((end[function] - begin[function]) / 10_000));
     sampled.check_share(100.0 * done[0] / (done[0] + done[1]), 5.0);
 }

@@ -280,25 +280,19 @@ fn a_handle_keeps_its_job_after_a_restart(environment: &mut TestEnvironment) {
     assert_eq!(environment.number(of_handle), 0);
 }
 
-/// Stores the first frame of a session, which has no samples.
-fn begin(store: &mut Store, session: u64, node: &str, started_us: i64, seen_us: i64) {
-    let descriptor = SessionDescriptor {
-        node: node.try_into().unwrap(),
-        agent_version: "0.1.0".try_into().unwrap(),
-        started_us,
-        processors: Processors::default(),
-    };
-    let session = Arc::new(SessionRecord { id: SessionId(session), descriptor });
-    store.commit(&[Accepted::empty(session, 1, seen_us)]).unwrap();
-}
-
 /// Two of three collectors have a clock that is wrong by two hours.
 fn silence_is_measured_by_the_clock_of_the_database(environment: &mut TestEnvironment) {
     environment.collector().stop().unwrap();
     let mut store = Store::open(&environment.url(), &OpenOptions::default()).unwrap();
     for (session, behind_s) in [(1, 7200), (2, -7200), (3, 0)] {
-        let seen_us = now_us() - behind_s * SECOND_US;
-        begin(&mut store, session, &format!("n{session}"), now_us() - 60 * SECOND_US, seen_us);
+        let descriptor = SessionDescriptor {
+            node: format!("n{session}").as_str().try_into().unwrap(),
+            agent_version: "0.1.0".try_into().unwrap(),
+            started_us: now_us() - 60 * SECOND_US,
+            processors: Processors::default(),
+        };
+        let session = Arc::new(SessionRecord { id: SessionId(session), descriptor });
+        store.commit(&[Accepted::empty(session, 1, now_us() - behind_s * SECOND_US)]).unwrap();
     }
     let running = "SELECT count(*) FROM session WHERE ended IS NULL";
     let now_us = store.now_us().unwrap();

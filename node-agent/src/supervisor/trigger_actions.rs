@@ -140,12 +140,10 @@ impl Dispatcher<NodeEdge> {
         let requests = &self.edge.shared.ring_requests;
         let is_meant = |of: Option<u32>| owner_uid.is_none() || of.is_none() || of == owner_uid;
         let tracked = self.targets.access(principal, &Some(job_id.clone()), Access::Change);
-        let tracked =
-            tracked.and_then(
-                |target| {
-                    if is_meant(target.owner_uid) { Ok(target) } else { Err(AccessError::Unknown) }
-                },
-            );
+        let tracked = match tracked {
+            Ok(target) if !is_meant(target.owner_uid) => Err(AccessError::Unknown),
+            tracked => tracked,
+        };
         let running = self.targets.job(job_id).and_then(TrackedTarget::handle);
         let mut ended = requests.of_id(job_id);
         ended.retain(|(job, of)| Some(*job) != running && principal.can_access(*of) && is_meant(*of));

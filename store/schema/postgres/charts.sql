@@ -34,7 +34,8 @@ DECLARE
 BEGIN
     step := greatest(step, '1 ms');
     WITH wanted AS MATERIALIZED (
-        SELECT series_id, coalesce(nullif(measured_node, ''), node) AS node, metric, job_key, labels, role, extract(epoch FROM end_at - begin_at)::float8 AS seconds
+        SELECT series_id, ltrim(measured_node, '/') AS node, metric, job_key, labels, role,
+               extract(epoch FROM end_at - begin_at)::float8 AS seconds
         FROM series WHERE of_jobs IS NULL AND job_key IS NULL AND metric = ANY (of_metrics)
             AND (of_nodes IS NULL OR measured_node = ANY (of_nodes))
         UNION ALL
@@ -104,7 +105,8 @@ WITH change AS (
            nullif(sum(seconds), 0) AS seconds, max(rate_max) AS rate_max
     FROM change WHERE time >= $3 GROUP BY 1, 2
 )
-SELECT bin.time, bin.series_id, member.metric, coalesce(nullif(block.served_node, ''), block.node), block.job_key, block.job_id, member.labels,
+SELECT bin.time, bin.series_id, member.metric, ltrim(coalesce(block.served_node, block.node), '/'), block.job_key,
+       block.job_id, member.labels,
        CASE WHEN kind = 'counter' THEN bin.increase / seconds / unit.factor ELSE mean END,
        CASE WHEN kind = 'counter' THEN greatest(bin.increase / seconds, bin.rate_max) / unit.factor ELSE bin.max END,
        CASE WHEN kind = 'counter' THEN bin.increase / unit.factor END, extract(epoch FROM $2)::float8,
@@ -115,7 +117,7 @@ JOIN series_shape_member AS member ON member.shape_id = block.shape_id AND posit
 JOIN metric ON metric.metric = member.metric
 CROSS JOIN LATERAL (SELECT CASE WHEN unit = 'nanoseconds' AND kind = 'counter' THEN 1e9 ELSE 1 END::float8 AS factor) AS unit
 WHERE kind <> 'counter' OR seconds IS NOT NULL
-ORDER BY bin.time, coalesce(nullif(block.served_node, ''), block.node), member.metric$query$,
+ORDER BY bin.time, ltrim(coalesce(block.served_node, block.node), '/'), member.metric$query$,
         -- For each chunk or partition the planner looks at each id of a list that it knows.
         buckets, CASE WHEN cardinality(ids) > 1000 THEN 'ARRAY(SELECT unnest($4))' ELSE format('%L::int8[]', ids) END,
         (SELECT min(id) FROM unnest(ids) AS id), (SELECT max(id) FROM unnest(ids) AS id))

@@ -257,7 +257,8 @@ CROSS JOIN LATERAL polymeter_own_samples(series.series_id, series.lower, series.
 
 CREATE OR REPLACE VIEW metrics WITH (security_barrier) AS
 SELECT timestamp, device_id, metric_id, value, labels FROM (
-    SELECT sample.time AS timestamp, coalesce(nullif(series.measured_node, ''), series.node) AS device_id, series.metric AS metric_id, sample.value,
+    SELECT sample.time AS timestamp, ltrim(series.measured_node, '/') AS device_id,
+           series.metric AS metric_id, sample.value,
            CASE WHEN series.job_id IS NULL THEN series.labels
                 ELSE series.labels || jsonb_build_object('job_id', series.job_id) END AS labels
     FROM series CROSS JOIN LATERAL polymeter_own_samples(series.series_id, '-infinity', 'infinity') AS sample
@@ -298,7 +299,8 @@ CROSS JOIN LATERAL polymeter_own_minutes(series.series_id, series.lower, series.
 
 CREATE OR REPLACE VIEW metrics_summary WITH (security_barrier) AS
 SELECT timestamp, device_id, metric_id, value, labels FROM (
-    SELECT bucket.time AS timestamp, coalesce(nullif(series.measured_node, ''), series.node) AS device_id, series.metric AS metric_id,
+    SELECT bucket.time AS timestamp, ltrim(series.measured_node, '/') AS device_id,
+           series.metric AS metric_id,
            CASE metric.kind WHEN 'counter' THEN bucket.max ELSE bucket.sum / bucket.parts END AS value,
            CASE WHEN series.job_id IS NULL THEN series.labels
                 ELSE series.labels || jsonb_build_object('job_id', series.job_id) END AS labels

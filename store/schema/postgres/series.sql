@@ -22,7 +22,8 @@ CREATE UNIQUE INDEX series_shape_identity ON series_shape_member (shape_id, metr
 -- A block is the series of a job on a node, or of a node, that were registered together. Their ids follow
 -- each other from `first_id`. Blocks do not overlap: the block of an id is the one with the greatest
 -- `first_id` that is not above it. `served_node`: of series of a device outside the nodes, the node that the
--- device, its outlet or its port serves; empty if they name a job that they do not belong to.
+-- device, its outlet or its port serves; `/` and `node`, which is no node, if they name a job that they do
+-- not belong to.
 CREATE TABLE series_block (
     first_id int8 PRIMARY KEY,
     shape_id int8 NOT NULL REFERENCES series_shape,

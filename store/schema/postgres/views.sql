@@ -220,7 +220,8 @@ OFFSET 0;
 -- All samples; for users those of their own jobs, each once even if several of their jobs shared a node.
 CREATE VIEW metrics WITH (security_barrier) AS
 SELECT timestamp, device_id, metric_id, value, labels FROM (
-    SELECT samples.time AS timestamp, coalesce(nullif(series.measured_node, ''), series.node) AS device_id, series.metric AS metric_id, samples.value,
+    SELECT samples.time AS timestamp, ltrim(series.measured_node, '/') AS device_id,
+           series.metric AS metric_id, samples.value,
            CASE WHEN series.job_id IS NULL THEN series.labels
                 ELSE series.labels || jsonb_build_object('job_id', series.job_id) END AS labels
     FROM samples JOIN series USING (series_id) WHERE (SELECT has_table_privilege('samples'::regclass, 'SELECT'))
@@ -296,7 +297,8 @@ CROSS JOIN LATERAL (
 
 CREATE VIEW metrics_summary WITH (security_barrier) AS
 SELECT timestamp, device_id, metric_id, value, labels FROM (
-    SELECT bucket.time AS timestamp, coalesce(nullif(series.measured_node, ''), series.node) AS device_id, series.metric AS metric_id,
+    SELECT bucket.time AS timestamp, ltrim(series.measured_node, '/') AS device_id,
+           series.metric AS metric_id,
            CASE metric.kind WHEN 'counter' THEN bucket.max ELSE bucket.sum / bucket.parts END AS value,
            CASE WHEN series.job_id IS NULL THEN series.labels
                 ELSE series.labels || jsonb_build_object('job_id', series.job_id) END AS labels

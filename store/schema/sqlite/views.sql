@@ -47,7 +47,8 @@ LEFT JOIN session ON session.session_id = job_node.session_id;
 
 -- All samples.
 CREATE VIEW metrics AS
-SELECT samples.time AS timestamp, coalesce(nullif(series.measured_node, ''), series.node) AS device_id, series.metric AS metric_id, samples.value,
+SELECT samples.time AS timestamp, ltrim(series.measured_node, '/') AS device_id,
+       series.metric AS metric_id, samples.value,
        CASE WHEN series.job_id IS NULL THEN series.labels
             ELSE json_set(series.labels, '$.job_id', series.job_id) END AS labels
 FROM samples JOIN series ON series.series_id = samples.series_id;
@@ -100,7 +101,8 @@ SELECT timestamp, device_id, metric_id, value, labels FROM metrics;
 
 -- One value per minute and series: of counters the greatest, of others the mean.
 CREATE VIEW metrics_summary AS
-SELECT bucket.time AS timestamp, coalesce(nullif(series.measured_node, ''), series.node) AS device_id, series.metric AS metric_id,
+SELECT bucket.time AS timestamp, ltrim(series.measured_node, '/') AS device_id,
+       series.metric AS metric_id,
        CASE metric.kind WHEN 'counter' THEN bucket.max ELSE bucket.sum / bucket.parts END AS value,
        CASE WHEN series.job_id IS NULL THEN series.labels
             ELSE json_set(series.labels, '$.job_id', series.job_id) END AS labels

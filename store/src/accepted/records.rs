@@ -57,15 +57,19 @@ impl SeriesRecord {
         self.job.as_ref().map_or_else(|| self.node(), |job| job.node())
     }
 
-    /// Returns the other node that a series of a device is about; an empty name for one whose labels name a job
-    /// that it does not belong to, since the jobs of the nodes must not have it.
-    pub fn served_node(&self) -> Option<&str> {
+    /// True for a series of a device whose labels name a job that it does not belong to. The jobs of a node
+    /// must not have it: it stays with the agent that took it.
+    pub fn names_other_job(&self) -> bool {
         let is_of_device = self.metric.name.as_str().starts_with(DEVICE_METRICS);
-        match (&self.job, self.labels.get(JOB_LABEL)) {
-            (Some(_), _) => None,
-            (None, Some(_)) if is_of_device => Some(""),
-            _ => served_node(self.node(), self.metric.name.as_str(), &self.labels),
+        is_of_device && self.job.is_none() && self.labels.get(JOB_LABEL).is_some()
+    }
+
+    /// Returns the other node that a series of a device is about.
+    pub fn served_node(&self) -> Option<&str> {
+        if self.job.is_some() || self.names_other_job() {
+            return None;
         }
+        served_node(self.node(), self.metric.name.as_str(), &self.labels)
     }
 }
 

@@ -50,8 +50,8 @@ pub(super) struct ShapedSeries {
     members: HashMap<i64, Vec<Member>>,
 }
 
-/// Expression for the node that the values of a block are about, or that took them if it is none.
-const MEASURED_NODE: &str = "coalesce(nullif(served_node, ''), node)";
+/// Expression for the node that the values of a block are about, or that took them if they are of no node.
+const MEASURED_NODE: &str = "ltrim(coalesce(served_node, node), '/')";
 
 /// Returns tables and the condition for the blocks of an owner, and its parameter. The order of a cross join
 /// is that in which SQLite reads: the nodes of a job are few. The concatenation takes the affinity of a

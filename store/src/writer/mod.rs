@@ -80,8 +80,8 @@ impl Store {
         removal::now_us(&mut *self.connection)
     }
 
-    /// Ends the sessions that have been silent since `cutoff_us` and have a successor on their node. Both times
-    /// are the database's, in microseconds since the epoch.
+    /// Ends the sessions that have been silent since `cutoff_us` and have a successor on their node. Both
+    /// times are the database's, in microseconds since the epoch.
     pub fn end_superseded(&mut self, cutoff_us: i64, now_us: i64) -> Result<(), StoreError> {
         let (cutoff, now) = (Value::time(cutoff_us), Value::time(now_us));
         let ended = transaction(&mut *self.connection, |connection| {

@@ -3,6 +3,7 @@
 //! The series of a job on a node that are registered together are a block: a row with the id of the first
 //! one, which refers to a list of metrics and labels. Jobs share these lists.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
@@ -80,18 +81,31 @@ struct Place<'a> {
     job_key: Option<i64>,
     node: &'a str,
     served_node: Option<&'a str>,
+    /// True if the values are of no node: see [`SeriesRecord::names_other_job`].
+    names_other_job: bool,
 }
 
 impl<'a> Place<'a> {
+    fn served_node(&self) -> Option<Cow<'a, str>> {
+        if self.names_other_job {
+            return Some(format!("/{}", self.node).into());
+        }
+        self.served_node.map(Into::into)
+    }
+
     /// Returns the node that the values are about.
-    fn measured_node(&self) -> &'a str {
-        self.served_node.unwrap_or(self.node)
+    fn measured_node(&self) -> Cow<'a, str> {
+        self.served_node().unwrap_or(self.node.into())
     }
 }
 
 fn place(series: &SeriesRecord) -> Place<'_> {
-    let (job_key, node) = (key_of(series.job.as_ref()), series.stored_node().as_str());
-    Place { job_key, node, served_node: series.served_node() }
+    Place {
+        job_key: key_of(series.job.as_ref()),
+        node: series.stored_node().as_str(),
+        served_node: series.served_node(),
+        names_other_job: series.names_other_job(),
+    }
 }
 
 /// Returns what distinguishes a series from others of its job and node.
@@ -138,7 +152,7 @@ fn find_by(
                 i64::try_from(*position).unwrap_or(i64::MAX).into(),
                 place.job_key.into(),
                 place.node.into(),
-                place.measured_node().into(),
+                place.measured_node().into_owned().into(),
                 series.metric.name.as_str().into(),
                 labels_json(&series.labels).into(),
             ]
@@ -226,7 +240,7 @@ fn have_blocks(
     let rows = (0_i64..).zip(places).filter_map(|(number, place_series)| {
         let place = place(place_series.first()?.1);
         let (key, node, measured) = (place.job_key, place.node, place.measured_node());
-        Some([number.into(), key.into(), node.into(), measured.into(), Value::Null, Value::Null])
+        Some([number.into(), key.into(), node.into(), measured.into_owned().into(), Value::Null, Value::Null])
     });
     // The first block is looked up in the index: for EXISTS a planner may read and hash all blocks of the
     // store.
@@ -292,7 +306,7 @@ fn insert_blocks(
             place.job_key.into(),
             place.node.into(),
             job_id.into(),
-            place.served_node.into(),
+            place.served_node().map(Cow::into_owned).into(),
         ]);
         for same in block {
             ids.extend(same.iter().map(|(position, _)| (*position, next_id)));

@@ -92,37 +92,49 @@ impl Sampling {
     }
 }
 
+/// CPU time between the first samples: one percent more than the period on half of the CPUs, and one percent
+/// less on the others.
+fn first_nanos(period: Period, cpu: usize) -> u64 {
+    let (nanos, percent) = (period.as_nanos(), period.as_nanos() / 97);
+    if cpu.is_multiple_of(2) { nanos + percent } else { nanos - percent }
+}
+
 /// Samples of an event with the same time between them, at least.
 const SAME_SAMPLES: u64 = 100;
-/// Difference between the highest and the lowest frequency, and between those of neighbouring CPUs, relative to
-/// that of the period.
-const SPREAD: (f64, f64) = (0.25, 0.02);
 
-/// Samples of an event that had the same time between them.
-#[derive(Debug, Default, Clone, Copy)]
-struct Same {
+/// CPU time between the samples of an event. It changes: if it were always the same, a loop that takes a
+/// multiple of it would be sampled at the same places.
+#[derive(Debug)]
+struct Spacing {
+    nanos: u64,
+    /// Samples with this time between them.
     samples: u64,
     /// Number of earlier times.
     number: u64,
+    /// CPU time for which no sample stands, since samples stand for a period each. Negative if they stand for
+    /// more.
+    unsampled_ns: i64,
 }
 
-/// CPU time between two samples. It differs between the CPUs and from one `number` to the next: if it were
-/// always the same, a loop that takes a multiple of it would be sampled at the same places. The mean frequency
-/// is that of the period, with the half of one that the kernel discards at each change.
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    clippy::cast_precision_loss,
-    reason = "about"
-)]
-fn nanos_between(period: Period, cpu: usize, same: Same) -> u64 {
-    let (all, of_cpus) = SPREAD;
-    // Fractions of multiples of the golden ratio are spread evenly over any number of them.
-    let place = (same.number as f64).mul_add(0.618_033_988_749_894_9, 0.5).fract() - 0.5;
-    let of_cpu = if cpu.is_multiple_of(2) { -0.5 } else { 0.5 };
-    let discarded = 0.5 / same.samples.max(SAME_SAMPLES) as f64;
-    let frequency = 1.0 + discarded + all * place + of_cpus * of_cpu;
-    (period.as_nanos() as f64 / frequency) as u64
+impl Spacing {
+    fn first(period: Period, cpu: usize) -> Self {
+        Self { nanos: first_nanos(period, cpu), samples: 0, number: 0, unsampled_ns: 0 }
+    }
+
+    /// Changes the time by up to an eighth of the period, so that samples and CPU time agree again.
+    fn change(&mut self, period: Period) {
+        let period_ns = period.as_nanos();
+        let used_ns = self.samples * self.nanos;
+        // The kernel discards what has passed since the last sample: half of the time in the mean.
+        let used_ns = used_ns + self.nanos / 2;
+        self.unsampled_ns += used_ns.cast_signed() - (self.samples * period_ns).cast_signed();
+        self.number += 1;
+        self.samples = 0;
+        // Near the multiples of the golden ratio, whose fractions are spread evenly.
+        let difference_ns = period_ns / 8 * (self.number * 618 % 1000) / 1000;
+        self.nanos =
+            if self.unsampled_ns > 0 { period_ns - difference_ns } else { period_ns + difference_ns };
+    }
 }
 
 #[derive(Debug)]
@@ -146,7 +158,7 @@ pub(super) struct Rings {
     sampling: Sampling,
     cpus: Vec<usize>,
     /// By number of the CPU in the list, and by thread if each has an event.
-    same: BTreeMap<(usize, u32), Same>,
+    spacings: BTreeMap<(usize, u32), Spacing>,
     /// One for each CPU.
     samplers: Vec<Sampler>,
     /// Rings of switches, mappings and processes for waits: one for each CPU. Large samples leave their room
@@ -174,8 +186,6 @@ impl fmt::Debug for Rings {
 
 /// Threads with events of their own, which are inherited by what they start.
 struct Tasks {
-    cpus: Vec<usize>,
-    sampling: Sampling,
     events: BTreeMap<u32, Vec<Counter>>,
     /// Threads that were started by one with events, and have inherited them.
     inherited: BTreeSet<u32>,
@@ -219,7 +229,7 @@ fn follow_processes(builder: &mut Builder<'_>) {
 
 fn samples<'a>(cpu: usize, sampling: Sampling) -> Builder<'a> {
     let (software, period, stack_bytes) = match sampling.what {
-        What::Cpu => (Software::CPU_CLOCK, nanos_between(sampling.period, cpu, Same::default()), STACK_BYTES),
+        What::Cpu => (Software::CPU_CLOCK, first_nanos(sampling.period, cpu), STACK_BYTES),
         What::Waits => (Software::CONTEXT_SWITCHES, 1, WAIT_STACK_BYTES),
     };
     let mut builder = event(software, cpu, sampling);
@@ -283,7 +293,7 @@ impl Rings {
         let mut rings = Self {
             sampling,
             cpus: Vec::with_capacity(cpus.len()),
-            same: BTreeMap::new(),
+            spacings: BTreeMap::new(),
             samplers: Vec::new(),
             switches: Vec::new(),
             tasks: None,
@@ -306,8 +316,6 @@ impl Rings {
         }
         rings.tasks = matches!(sampled, Sampled::Listed(_)).then(|| Tasks {
             descriptors: descriptors.saturating_sub(sampling.what.rings() * rings.cpus.len()),
-            cpus: rings.cpus.clone(),
-            sampling,
             events: BTreeMap::new(),
             inherited: BTreeSet::new(),
             without: BTreeSet::new(),
@@ -319,13 +327,14 @@ impl Rings {
     pub(super) fn drain(&mut self) -> Vec<Timed> {
         let (mut records, form) = (Vec::new(), self.sampling.form());
         let is_periodic = self.sampling.what == What::Cpu;
-        for (number, sampler) in self.samplers.iter_mut().enumerate() {
+        for ((number, sampler), cpu) in self.samplers.iter_mut().enumerate().zip(&self.cpus) {
             while let Some(record) = sampler.next_record() {
                 let timed = parse(record.ty(), record.misc(), &record.to_contiguous(), form);
                 if let (true, Some(Timed { record: Record::Sample { tid, .. }, .. })) = (is_periodic, &timed)
                 {
                     let thread = if self.tasks.is_some() { *tid } else { 0 };
-                    self.same.entry((number, thread)).or_default().samples += 1;
+                    let first = || Spacing::first(self.sampling.period, *cpu);
+                    self.spacings.entry((number, thread)).or_insert_with(first).samples += 1;
                 }
                 records.extend(timed);
             }
@@ -346,27 +355,26 @@ impl Rings {
         records
     }
 
-    /// Changes the times between the samples of events that had the same for long. Those that a thread inherited
-    /// keep theirs.
+    /// Changes the times between the samples of events that had the same for long. Those that a thread
+    /// inherited keep theirs.
     fn vary(&mut self) {
         if let Some(tasks) = &self.tasks {
-            self.same.retain(|(_, thread), _| tasks.events.contains_key(thread));
+            self.spacings.retain(|(_, thread), _| tasks.events.contains_key(thread));
         }
-        let due = self.same.iter_mut().filter(|(_, same)| same.samples >= SAME_SAMPLES);
-        for ((number, thread), same) in due {
-            let event = match &self.tasks {
-                None => self.samplers.get(*number).map(|event| event.as_raw_fd()),
-                Some(tasks) => tasks
-                    .events
-                    .get(thread)
-                    .and_then(|events| events.get(*number))
-                    .map(|event| event.as_raw_fd()),
-            };
-            same.number += 1;
-            if let (Some(event), Some(cpu)) = (event, self.cpus.get(*number)) {
-                set_period(event, nanos_between(self.sampling.period, *cpu, *same));
+        for ((number, thread), spacing) in &mut self.spacings {
+            if spacing.samples < SAME_SAMPLES {
+                continue;
             }
-            same.samples = 0;
+            let event = match &self.tasks {
+                None => self.samplers.get(*number).map(AsRawFd::as_raw_fd),
+                Some(tasks) => {
+                    tasks.events.get(thread).and_then(|events| events.get(*number)).map(AsRawFd::as_raw_fd)
+                }
+            };
+            spacing.change(self.sampling.period);
+            if let Some(event) = event {
+                set_period(event, spacing.nanos);
+            }
         }
     }
 
@@ -375,7 +383,7 @@ impl Rings {
         if let (Some(tasks), Sampled::Listed(list)) = (&mut self.tasks, sampled) {
             let rings: Vec<&Sampler> =
                 self.samplers.iter().chain(self.switches.iter().map(|ring| &ring.sampler)).collect();
-            tasks.follow(&list.list(proc).unwrap_or_default(), proc, &rings);
+            tasks.follow(&list.list(proc).unwrap_or_default(), proc, (&self.cpus, self.sampling), &rings);
         }
     }
 }
@@ -419,7 +427,13 @@ impl Tasks {
 
     /// Opens events for threads of `processes` that had none at the last search either: by then the record of
     /// a thread that inherited them is read. At first all have none.
-    fn follow(&mut self, processes: &BTreeSet<u32>, proc: &Path, rings: &[&Sampler]) {
+    fn follow(
+        &mut self,
+        processes: &BTreeSet<u32>,
+        proc: &Path,
+        (cpus, sampling): (&[usize], Sampling),
+        rings: &[&Sampler],
+    ) {
         let threads: BTreeSet<u32> = processes.iter().flat_map(|pid| threads(proc, *pid)).collect();
         let is_first = self.events.is_empty() && self.inherited.is_empty();
         let without: BTreeSet<u32> = threads
@@ -429,12 +443,12 @@ impl Tasks {
             .collect();
         let due = without.iter().filter(|tid| is_first || self.without.contains(tid));
         for tid in due {
-            let of_thread = self.sampling.what.rings() * self.cpus.len();
+            let of_thread = sampling.what.rings() * cpus.len();
             if self.events.len().saturating_add(1) * of_thread > self.descriptors {
                 break;
             }
             // A thread that has ended, or that this user may not sample, has no samples.
-            if let Ok(events) = open_thread(*tid, &self.cpus, self.sampling, rings) {
+            if let Ok(events) = open_thread(*tid, cpus, sampling, rings) {
                 self.events.insert(*tid, events);
             }
         }
