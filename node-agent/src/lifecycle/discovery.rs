@@ -110,6 +110,11 @@ impl Discovery {
         self.changed() || is_overdue || !self.watches.are_complete()
     }
 
+    /// True if every directory is watched in which a job may appear.
+    pub(crate) const fn is_told_of_changes(&self) -> bool {
+        self.watches.are_complete()
+    }
+
     /// Jobs that the last walk has found, by their relative path.
     pub(crate) const fn found(&self) -> &BTreeMap<PathBuf, FoundJob> {
         &self.found

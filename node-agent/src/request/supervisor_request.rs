@@ -56,6 +56,14 @@ pub enum SupervisorRequest {
     Stop,
 }
 
+impl SupervisorRequest {
+    /// True for a request that changes nothing.
+    pub(crate) const fn is_read(&self) -> bool {
+        use SupervisorRequest::{Flush, Metrics, Triggers, View, ViewOne, Watch};
+        matches!(self, View(..) | ViewOne(..) | Watch(..) | Metrics(..) | Triggers(..) | Flush(..))
+    }
+}
+
 pub type Reply<T> = oneshot::Sender<T>;
 
 /// Answers with the unavailable metrics and the reasons.

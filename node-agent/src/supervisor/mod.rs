@@ -10,6 +10,7 @@ mod demands;
 mod dispatcher;
 mod edge;
 mod owner_lookups;
+mod pace;
 mod placement;
 mod probe;
 mod processes;

@@ -18,7 +18,8 @@ use super::cpu_meter::CpuMeter;
 use super::demands::DeviceReporter;
 use super::dispatcher::Dispatcher;
 use super::edge::{Edge, NodeEdge, Search, Shared, now};
-use super::owner_lookups::{JobPurpose, Purpose, User};
+use super::owner_lookups::{JobPurpose, LookedUp, Purpose, User};
+use super::pace::{Pace, QUIET};
 use super::placement::Placement;
 use super::wait::{Ticker, every, readable, until, waitable};
 use super::{calibrator, processes, sampler_notices, status_view};
@@ -62,9 +63,19 @@ pub(crate) struct Supervisor {
     clock_watch: ClockWatch,
     release: Release,
     placement: Placement,
+    pace: Pace,
     rescans: u64,
     rights: watch::Sender<Rights>,
     devices: DeviceReporter,
+}
+
+/// What has woken the supervisor.
+#[derive(Debug, Clone, Copy)]
+enum Woken {
+    /// Something happened on the node.
+    Event,
+    Rescan,
+    Other,
 }
 
 #[derive(Debug)]
@@ -107,6 +118,7 @@ impl Supervisor {
             clock_watch: ClockWatch::default(),
             release: Release::default(),
             placement,
+            pace: Pace::default(),
             rescans: 0,
             rights,
             devices: DeviceReporter::new(devices),
@@ -138,6 +150,7 @@ impl Supervisor {
             self.core.handle_exits().await;
             self.devices.update(&self.core.targets, &self.core.edge.outside);
             let expiry_ns = Admission::next_expiry_ns(&self.core.targets);
+            let mut woken = Woken::Event;
             tokio::select! {
                 () = readable(waits.exits.as_ref()) => {}
                 request = requests.recv() => match request {
@@ -145,20 +158,17 @@ impl Supervisor {
                     Some(SupervisorRequest::Reload(config)) => {
                         self.reload(*config, &mut waits).await;
                     }
-                    Some(request) => self.serve(request).await,
+                    Some(request) => {
+                        woken = if request.is_read() { Woken::Other } else { Woken::Event };
+                        self.serve(request).await;
+                    }
                 },
                 ready = waits.notices.readable() => {
                     if let Ok(mut guard) = ready {
                         self.core.edge.shared.channels.notices_event().clear();
                         guard.clear_ready();
                     }
-                    let handled = sampler_notices::handle(&mut self.core);
-                    for (source, ranks) in handled.ranks {
-                        self.core.ranks(source, ranks).await;
-                    }
-                    if handled.is_gone {
-                        self.find_jobs(Search::Walk).await;
-                    }
+                    woken = self.handle_notices().await;
                 }
                 () = until(expiry_ns) => self.core.expire().await,
                 () = until(self.next_numbers_ns()) => self.look_for_numbers().await,
@@ -168,36 +178,36 @@ impl Supervisor {
                         self.find_jobs(Search::Walk).await;
                     }
                 }
-                Some(looked_up) = self.core.edge.owner_lookups.next() => {
-                    let is_discovered = matches!(looked_up.purpose, Purpose::Job(JobPurpose::Discover(..)));
-                    self.core.handle_looked_up(looked_up).await;
-                    if is_discovered {
-                        // Its cgroups may have changed during the look-up.
-                        self.find_jobs(Search::Walk).await;
-                    }
+                Some(looked_up) = self.core.edge.owner_lookups.next() => self.handle_looked_up(looked_up).await,
+                () = waits.rescan.tick() => {
+                    self.rescan().await;
+                    woken = Woken::Rescan;
                 }
-                () = waits.rescan.tick() => self.rescan().await,
                 () = waits.measure_cpu.tick() => {
                     self.measure_cpu().await;
-                    if self.release.is_due(self.core.edge.shared.counters.sources.load(Relaxed)) {
-                        file_pages::release();
-                    }
                     if self.is_idle() || self.must_begin_anew() {
                         break;
                     }
+                    woken = Woken::Other;
                 }
                 _ = waits.calibrate.tick() => {
                     if let Err(error) = calibrator::start(calibrated.clone()) {
                         warn!(%error, "cannot measure the speed of this machine; read costs are estimated from defaults");
                     }
+                    woken = Woken::Other;
                 }
-                Some(times) = calibrations.recv() => self.core.admission.calibrate(times),
+                Some(times) = calibrations.recv() => {
+                    self.core.admission.calibrate(times);
+                    woken = Woken::Other;
+                }
                 () = waits.triggers.wait() => self.core.act_on_triggers().await,
                 () = until(self.placement.next_ns()) => self.placement.adjust(),
                 _ = waits.flush_for_watch.tick(), if self.core.edge.shared.tap.is_watched() => {
                     self.core.edge.command(Command::FlushForWatch).await;
+                    woken = Woken::Other;
                 }
             }
+            self.keep_pace(woken, &waits);
         }
     }
 
@@ -205,12 +215,13 @@ impl Supervisor {
     /// without descriptors for timers.
     pub(crate) fn waits(&self, notices: AsyncFd<OwnedFd>) -> io::Result<Waits> {
         let exit_events = self.core.edge.exit_events.as_ref();
+        let (rescan, measure_cpu) = self.intervals();
         Ok(Waits {
             notices,
             exits: exit_events.and_then(|exits| waitable(exits.descriptor()).ok()),
             cgroups: self.cgroup_changes(),
-            rescan: Ticker::every(rescan_interval(&self.config))?,
-            measure_cpu: Ticker::every(MEASURE_CPU)?,
+            rescan: Ticker::every(rescan)?,
+            measure_cpu: Ticker::every(measure_cpu)?,
             calibrate: every(calibrator::EVERY),
             flush_for_watch: every(FLUSH_FOR_WATCH),
             triggers: Arc::clone(&self.core.edge.shared.triggers),
@@ -220,6 +231,71 @@ impl Supervisor {
     /// Readable when cgroups were created or removed.
     fn cgroup_changes(&self) -> Option<AsyncFd<OwnedFd>> {
         waitable(self.core.edge.discovery.descriptor()?).ok()
+    }
+
+    async fn handle_notices(&mut self) -> Woken {
+        let handled = sampler_notices::handle(&mut self.core);
+        let woken = if handled.ranks.is_empty() { Woken::Event } else { Woken::Other };
+        for (source, ranks) in handled.ranks {
+            self.core.ranks(source, ranks).await;
+        }
+        if handled.is_gone {
+            self.find_jobs(Search::Walk).await;
+        }
+        woken
+    }
+
+    async fn handle_looked_up(&mut self, looked_up: LookedUp<Purpose>) {
+        let is_discovered = matches!(looked_up.purpose, Purpose::Job(JobPurpose::Discover(..)));
+        self.core.handle_looked_up(looked_up).await;
+        if is_discovered {
+            // Its cgroups may have changed during the look-up.
+            self.find_jobs(Search::Walk).await;
+        }
+    }
+
+    fn keep_pace(&mut self, woken: Woken, waits: &Waits) {
+        let is_other = match woken {
+            Woken::Rescan if self.is_told_of_changes(waits) => self.pace.rescanned(),
+            Woken::Event | Woken::Rescan => self.pace.happened(),
+            Woken::Other => false,
+        };
+        if is_other {
+            self.set_tickers(waits);
+        }
+    }
+
+    /// True if an event wakes the supervisor whenever something changes that cannot wait for some seconds.
+    fn is_told_of_changes(&self, waits: &Waits) -> bool {
+        let edge = &self.core.edge;
+        let needs_rescans =
+            |target: &TrackedTarget| target.sources.follows_processes() || target.may_have_steps();
+        waits.exits.is_some()
+            && edge.discovery.is_told_of_changes()
+            && edge.outside.is_empty()
+            && !self.config.exit_when_idle
+            && !self.placement.is_placed()
+            && Admission::next_expiry_ns(&self.core.targets).is_none()
+            && !self.core.targets.iter().any(|(_, target)| needs_rescans(target))
+    }
+
+    fn set_tickers(&self, waits: &Waits) {
+        let (rescan, measure_cpu) = self.intervals();
+        for (ticker, interval) in [(&waits.rescan, rescan), (&waits.measure_cpu, measure_cpu)] {
+            if let Err(error) = ticker.set(interval) {
+                warn!(%error, "cannot change the interval of rescans; restart the agent");
+            }
+        }
+    }
+
+    /// Time between two rescans, and that between two measurements of CPU time.
+    fn intervals(&self) -> (Duration, Duration) {
+        let rescan = Duration::from_micros(self.config.rescan_interval.as_micros());
+        if !self.pace.is_quiet() {
+            return (rescan, MEASURE_CPU);
+        }
+        let rescan = rescan.saturating_mul(QUIET);
+        (rescan, rescan.max(MEASURE_CPU))
     }
 
     async fn find_jobs(&mut self, search: Search) {
@@ -252,7 +328,7 @@ impl Supervisor {
             self.core.files_changed(&key).await;
         }
         self.core.follow_devices().await;
-        let looks_closely = self.rescans.is_multiple_of(CLOSELY);
+        let looks_closely = self.pace.is_quiet() || self.rescans.is_multiple_of(CLOSELY);
         self.rescans += 1;
         if looks_closely {
             self.core.take_intervals().await;
@@ -267,9 +343,12 @@ impl Supervisor {
         self.core.owners_wanted().await;
     }
 
-    /// Places the sampler's thread, and limits the cost of leases.
+    /// Places the sampler's thread, returns pages that are not needed, and limits the cost of leases.
     async fn measure_cpu(&mut self) {
         self.placement.adjust_with_others();
+        if self.release.is_due(self.core.edge.shared.counters.sources.load(Relaxed)) {
+            file_pages::release();
+        }
         let Some(used_percent) = self.cpu_meter.measure() else { return };
         if Admission::next_expiry_ns(&self.core.targets).is_some() {
             self.core.govern(used_percent).await;
@@ -302,9 +381,7 @@ impl Supervisor {
         self.core.reload(self.config.cluster.clone(), self.config.limits.clone(), standing).await;
         self.find_jobs(Search::Walk).await;
         waits.cgroups = self.cgroup_changes();
-        if let Err(error) = waits.rescan.set(rescan_interval(&self.config)) {
-            warn!(%error, "cannot change the interval of rescans; restart the agent");
-        }
+        self.set_tickers(waits);
     }
 
     async fn close_removed(&mut self) {
@@ -392,8 +469,4 @@ impl Supervisor {
 fn standing_plan(config: &AgentConfig, machine: Machine) -> Plan {
     let AgentConfig { baseline, steps, tasks, hindsight, .. } = config.clone();
     Plan { machine, baseline, steps, tasks, ring: hindsight.metrics, ..Plan::default() }
-}
-
-const fn rescan_interval(config: &AgentConfig) -> Duration {
-    Duration::from_micros(config.rescan_interval.as_micros())
 }

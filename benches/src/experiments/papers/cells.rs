@@ -48,7 +48,7 @@ pub(super) fn measure<'a>(
         Measure::WrkApi { .. } => api::wrk(paper, cell),
         Measure::Copy { workers, rows } => kwollect::copy(usize::try_from(*workers)?, *rows),
         Measure::Read { .. } => api::read(paper, cell),
-        Measure::Sample { period_us } => sample(paper, cell, *period_us, scratch),
+        Measure::Sample { period_us, set } => sample(paper, cell, (*period_us, set), scratch),
         Measure::Command { .. } => time(paper, cell, scratch),
         Measure::Stamps { each, on_all_cpus, has_barriers, period_us } => {
             let stamps = Stamps { each: *each, on_all_cpus: *on_all_cpus, has_barriers: *has_barriers };
@@ -83,10 +83,11 @@ fn deliver(measure: &Measure) -> Result<Values<'static>, Box<dyn Error>> {
 fn sample(
     paper: &Paper,
     cell: &Cell,
-    period_us: u64,
+    (period_us, set): (u64, &BTreeMap<String, String>),
     scratch: &Path,
 ) -> Result<Values<'static>, Box<dyn Error>> {
     let tool = paper.tool(&cell.tool).ok_or("the experiment's file does not say how to start the tool")?;
+    let tool = tool.with(set);
     let mut job = Job::make_for("papers", 0)?;
     job.work(&scratch.join("file"))?;
     let period_ms = (to_f64(period_us) / 1e3).to_string();

@@ -53,7 +53,12 @@ pub(crate) enum Measure {
         path: Option<String>,
     },
     /// The tool samples a job, or the node.
-    Sample { period_us: u64 },
+    Sample {
+        period_us: u64,
+        /// Variables of its command.
+        #[serde(default)]
+        set: BTreeMap<String, String>,
+    },
     /// The command of the file is timed, alone or while the tool samples it.
     Command {
         period_us: Option<u64>,

@@ -346,6 +346,10 @@ impl OutsideDevices {
         self.all.values()
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
     /// Number that is another one when devices or their values have changed.
     pub fn version(&self) -> u64 {
         self.changes.version.load(Acquire)
