@@ -56,7 +56,7 @@ fn mapping(line: &str) -> Option<Option<Range<usize>>> {
 
 /// Calls without a change after which pages are released: soon after sources were opened, and once more after
 /// the first calibration and connection.
-const RELEASES: [u32; 2] = [1, 15];
+const RELEASES: [u32; 2] = [1, 9];
 
 /// Decides when to release pages: once the number of open sources has changed, and stays the same for a
 /// while.
@@ -67,7 +67,7 @@ pub(crate) struct Release {
 }
 
 impl Release {
-    /// True if pages should be released now, with `sources` open. To be called every two seconds.
+    /// True if pages should be released now, with `sources` open. To be called every few seconds.
     pub(crate) fn is_due(&mut self, sources: u64) -> bool {
         let is_same = self.sources.replace(sources) == Some(sources);
         self.unchanged = if is_same { self.unchanged.saturating_add(1) } else { 0 };

@@ -5,11 +5,12 @@ use std::fs;
 use std::path::PathBuf;
 
 use polymeter_e2e::daemons::{Agent, Daemon, Plan, collector};
-use polymeter_e2e::{TestEnvironment, program, tests, text, wait_until};
+use polymeter_e2e::{TestEnvironment, pause, program, tests, text, wait_until};
 use serde_json::{Value, json};
 
 tests![
     files_that_appear_later_are_sampled,
+    a_quiet_node_wakes_its_agent_less_often,
     a_file_that_is_unreadable_for_a_while_is_sampled_again,
     lines_that_no_rule_takes_are_logged_once,
 ];
@@ -100,6 +101,32 @@ fn files_that_appear_later_are_sampled() {
     let before = (machine.reads("v2/io.stat"), machine.reads("processes"));
     wait_until("the reads go on", || machine.reads("v2/io.stat") > before.0 + 5);
     assert!(machine.reads("processes") <= before.1 + 1, "they are not read any more");
+    machine.end();
+}
+
+fn a_quiet_node_wakes_its_agent_less_often() {
+    let machine = Machine::start();
+    let status = machine.agent.daemon.thread("supervisor").join("status");
+    let waits = || {
+        let text = fs::read_to_string(&status).unwrap();
+        let count = text.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:")).unwrap();
+        count.trim().parse::<u64>().unwrap()
+    };
+    let waits_of_a_second = || {
+        let before = waits();
+        pause(1000);
+        waits() - before
+    };
+    // There are 20 rescans in a second.
+    wait_until("the node is quiet", || waits_of_a_second() <= 10);
+    machine.write("memory.current", "4096\n");
+    wait_until("the file is read", || machine.reads("v2/memory.current") > 0);
+    wait_until("the node is quiet again", || waits_of_a_second() <= 10);
+    machine.set("memory.current");
+    wait_until("a lease needs each rescan", || waits_of_a_second() > 15);
+    let reset = machine.agent.ask(&json!({"verb": "reset", "job": "1"}));
+    assert_eq!(reset["answer"], "reset", "{reset}");
+    wait_until("the node is quiet without it", || waits_of_a_second() <= 10);
     machine.end();
 }
 

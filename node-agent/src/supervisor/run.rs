@@ -19,7 +19,7 @@ use super::demands::DeviceReporter;
 use super::dispatcher::Dispatcher;
 use super::edge::{Edge, NodeEdge, Search, Shared, now};
 use super::owner_lookups::{JobPurpose, LookedUp, Purpose, User};
-use super::pace::{Pace, QUIET};
+use super::pace::Pace;
 use super::placement::Placement;
 use super::wait::{Ticker, every, readable, until, waitable};
 use super::{calibrator, processes, sampler_notices, status_view};
@@ -38,10 +38,6 @@ use crate::rights::Rights;
 use crate::sources::{Target, follow_created_cgroups, machine};
 use crate::targets::{Access, Targets, TrackedTarget};
 use crate::triggers::Triggers;
-
-/// Interval of measurements of the cost of sampling: long enough to average slow moments, and short enough to
-/// limit the load on jobs.
-const MEASURE_CPU: Duration = Duration::from_secs(2);
 
 const FLUSH_FOR_WATCH: Duration = Duration::from_millis(200);
 
@@ -288,14 +284,8 @@ impl Supervisor {
         }
     }
 
-    /// Time between two rescans, and that between two measurements of CPU time.
     fn intervals(&self) -> (Duration, Duration) {
-        let rescan = Duration::from_micros(self.config.rescan_interval.as_micros());
-        if !self.pace.is_quiet() {
-            return (rescan, MEASURE_CPU);
-        }
-        let rescan = rescan.saturating_mul(QUIET);
-        (rescan, rescan.max(MEASURE_CPU))
+        self.pace.intervals(Duration::from_micros(self.config.rescan_interval.as_micros()))
     }
 
     async fn find_jobs(&mut self, search: Search) {

@@ -48,7 +48,7 @@ pub(super) fn measure<'a>(
         Measure::WrkApi { .. } => api::wrk(paper, cell),
         Measure::Copy { workers, rows } => kwollect::copy(usize::try_from(*workers)?, *rows),
         Measure::Read { .. } => api::read(paper, cell),
-        Measure::Sample { period_us, set } => sample(paper, cell, (*period_us, set), scratch),
+        Measure::Sample { .. } => sample(paper, cell, scratch),
         Measure::Command { .. } => time(paper, cell, scratch),
         Measure::Stamps { each, on_all_cpus, has_barriers, period_us } => {
             let stamps = Stamps { each: *each, on_all_cpus: *on_all_cpus, has_barriers: *has_barriers };
@@ -80,24 +80,22 @@ fn deliver(measure: &Measure) -> Result<Values<'static>, Box<dyn Error>> {
 }
 
 /// CPU time of the tool while it samples a job that works.
-fn sample(
-    paper: &Paper,
-    cell: &Cell,
-    (period_us, set): (u64, &BTreeMap<String, String>),
-    scratch: &Path,
-) -> Result<Values<'static>, Box<dyn Error>> {
+fn sample(paper: &Paper, cell: &Cell, scratch: &Path) -> Result<Values<'static>, Box<dyn Error>> {
+    let Measure::Sample { period_us, settle_s, set } = &cell.measure else {
+        return Err("the cell does not sample".into());
+    };
     let tool = paper.tool(&cell.tool).ok_or("the experiment's file does not say how to start the tool")?;
     let tool = tool.with(set);
     let mut job = Job::make_for("papers", 0)?;
     job.work(&scratch.join("file"))?;
-    let period_ms = (to_f64(period_us) / 1e3).to_string();
+    let period_ms = (to_f64(*period_us) / 1e3).to_string();
     let agent = program("polymeter-agent")?.display().to_string();
     let running = tool.start(vec![("PERIOD_MS", period_ms), ("CGROUPS", job.cgroups()), ("AGENT", agent)])?;
-    pause(SETTLE_NS);
+    pause(settle_s.map_or(SETTLE_NS, |settle_s| settle_s * 1_000_000_000));
     let (begin_ns, cpu_s) = (now_ns(), running.cpu_s()?);
     pause(i64::try_from(paper.seconds)? * 1_000_000_000);
     let cpu_s = running.cpu_s()? - cpu_s;
-    let samples = to_f64(now_ns() - begin_ns) / 1e3 / to_f64(period_us);
+    let samples = to_f64(now_ns() - begin_ns) / 1e3 / to_f64(*period_us);
     let cpu_us = cpu_s * 1e6 / samples;
     Ok(vec![("cpu_us", cpu_us), ("core_percent_at_10s", cpu_us / 1e5)])
 }

@@ -55,6 +55,8 @@ pub(crate) enum Measure {
     /// The tool samples a job, or the node.
     Sample {
         period_us: u64,
+        /// Time in seconds for which it runs before it is measured.
+        settle_s: Option<i64>,
         /// Variables of its command.
         #[serde(default)]
         set: BTreeMap<String, String>,
