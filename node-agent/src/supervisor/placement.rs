@@ -76,11 +76,6 @@ impl Placement {
         }
     }
 
-    /// True if the thread is on a CPU that was chosen for it, which may become busy.
-    pub(super) const fn is_placed(&self) -> bool {
-        self.placed.is_some()
-    }
-
     /// Adjusts the placement if a measurement was left for now.
     pub(super) fn adjust_with_others(&mut self) {
         if self.next == Next::WithOthers {

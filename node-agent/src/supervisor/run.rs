@@ -197,7 +197,10 @@ impl Supervisor {
                     woken = Woken::Other;
                 }
                 () = waits.triggers.wait() => self.core.act_on_triggers().await,
-                () = until(self.placement.next_ns()) => self.placement.adjust(),
+                () = until(self.placement.next_ns()) => {
+                    self.placement.adjust();
+                    woken = Woken::Other;
+                }
                 _ = waits.flush_for_watch.tick(), if self.core.edge.shared.tap.is_watched() => {
                     self.core.edge.command(Command::FlushForWatch).await;
                     woken = Woken::Other;
@@ -270,7 +273,6 @@ impl Supervisor {
             && edge.discovery.is_told_of_changes()
             && edge.outside.is_empty()
             && !self.config.exit_when_idle
-            && !self.placement.is_placed()
             && Admission::next_expiry_ns(&self.core.targets).is_none()
             && !self.core.targets.iter().any(|(_, target)| needs_rescans(target))
     }
