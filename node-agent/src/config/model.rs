@@ -349,6 +349,8 @@ keys! {
 
     /// The time between two checks for changes that the kernel did not announce. While it announces new
     /// cgroups (inotify), every tenth check searches for jobs, at least every 10 s; else every check does.
+    /// After ten checks without an event, a request or a lease it is five times as long, up to 5 s, until
+    /// there is one.
     "rescan_interval": Text("period"), Usual("1s"), AT_ONCE
         => rescan_interval = value.parse(str::parse);
 
