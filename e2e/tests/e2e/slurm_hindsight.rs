@@ -77,7 +77,9 @@ fn failures_keep_the_rings_of_both_nodes() {
         wait_until(&format!("both nodes have kept an interval of {id}"), || {
             let firings = count(&env, "trigger_firing", id, &format!("AND rule = '{rule}'"));
             let kept = "JOIN trigger_firing USING (trigger_id, started, ended)";
-            firings > 0 && kept_nodes(&env, id, kept) == 2
+            firings > 0
+                && kept_nodes(&env, id, kept) == 2
+                && count(&env, "kept_interval", id, "") >= 2 * firings
         });
         // Two nodes may report one failure: what the first interval has is not sent again.
         let least = query(
