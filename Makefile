@@ -39,12 +39,10 @@ status=$$?; if [ -s $(TARGET)/skipped ]; then \
     else printf '\n0 tests skipped\n'; fi; exit $$status
 endef
 
-# Tests that take long or need an idle machine, and the scenarios that run on stand-ins for the functions of Citus as on
-# PostgreSQL: test-slow has them.
+# Tests that take long, and the scenarios that run on stand-ins for the functions of Citus as on PostgreSQL: test-slow has them.
 SLOW := citus retention_year removal_plans a_thousand_ends hundred_streams an_interrupted_computation long_jobs \
     trends_are_those_of_the_runs pages_are_short_on_a_phone the_focus_is_visible_and_in_order \
-    found_after_its_collector_was_killed a_frozen_collector_does_not_fire an_outage_of_the_database_is_no_straggler \
-    the_memory_of_an_agent_is_bounded_while_dumps_wait
+    found_after_its_collector_was_killed a_frozen_collector_does_not_fire an_outage_of_the_database_is_no_straggler
 # TESTS=PATTERN runs the tests whose names contain it.
 TESTS := $(SLOW:%=--skip %)
 test: test-deps ## Run the tests that this machine can run, side by side, and list the others

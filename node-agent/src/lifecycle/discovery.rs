@@ -107,7 +107,7 @@ impl Discovery {
         self.rescans += 1;
         let is_overdue =
             self.rescans >= WALK_RESCANS || now_ns.saturating_sub(self.walked_at_ns) >= WALK_INTERVAL_NS;
-        self.changed() || is_overdue || !self.watches.are_complete()
+        self.changed() || is_overdue || !self.is_told_of_changes()
     }
 
     /// True if every directory is watched in which a job may appear.

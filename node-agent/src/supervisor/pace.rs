@@ -1,5 +1,5 @@
-//! Pace of what the supervisor does without an event. A wake-up costs more than what is done at it, since the
-//! caches have forgotten the code: on a node where nothing happens there are fewer.
+//! Pace of what the supervisor does without an event. A wake-up of an idle CPU costs more than what is done at
+//! it, since code and data are in no cache any more: on a node where nothing happens there are fewer.
 
 use std::time::Duration;
 
@@ -9,8 +9,8 @@ const QUIET_AFTER: u32 = 10;
 /// Factor by which the time between two rescans of a quiet node is longer, and the longest that it makes.
 const QUIET: (u32, Duration) = (5, Duration::from_secs(5));
 
-/// Time between two measurements of the cost of sampling: long enough to average slow moments, and short enough
-/// to limit the load on jobs.
+/// Time between two measurements of the cost of sampling: long enough to average slow moments, and short
+/// enough to limit the load on jobs.
 const MEASURE_CPU: Duration = Duration::from_secs(2);
 
 #[derive(Debug, Default)]

@@ -65,7 +65,7 @@ pub(crate) struct Supervisor {
     devices: DeviceReporter,
 }
 
-/// What has woken the supervisor.
+/// Cause of a wake-up of the supervisor.
 #[derive(Debug, Clone, Copy)]
 enum Woken {
     /// Something happened on the node.
@@ -174,7 +174,7 @@ impl Supervisor {
                         self.find_jobs(Search::Walk).await;
                     }
                 }
-                Some(looked_up) = self.core.edge.owner_lookups.next() => self.handle_looked_up(looked_up).await,
+                Some(user) = self.core.edge.owner_lookups.next() => self.handle_looked_up(user).await,
                 () = waits.rescan.tick() => {
                     self.rescan().await;
                     woken = Woken::Rescan;
@@ -234,14 +234,14 @@ impl Supervisor {
 
     async fn handle_notices(&mut self) -> Woken {
         let handled = sampler_notices::handle(&mut self.core);
-        let woken = if handled.ranks.is_empty() { Woken::Event } else { Woken::Other };
+        let has_ranks_only = !handled.ranks.is_empty() && !handled.is_gone;
         for (source, ranks) in handled.ranks {
             self.core.ranks(source, ranks).await;
         }
         if handled.is_gone {
             self.find_jobs(Search::Walk).await;
         }
-        woken
+        if has_ranks_only { Woken::Other } else { Woken::Event }
     }
 
     async fn handle_looked_up(&mut self, looked_up: LookedUp<Purpose>) {

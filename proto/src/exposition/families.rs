@@ -1,9 +1,9 @@
 //! Units and kinds of the series of exporters.
 //!
-//! `node_cpu_seconds_total` is a counter in seconds, stored as nanoseconds: the end of a name states the unit,
-//! or the end of the help does, as NVIDIA's exporter writes it. A type that the page does not state is a gauge,
-//! unless the name ends in `_total`. Names that Polymeter gives a series are lower case, without the unit of
-//! a time.
+//! `node_cpu_seconds_total` is a counter in seconds, stored as nanoseconds: the end of a name states the
+//! unit, or the end of the help does, as NVIDIA's exporter writes it. A type that the page does not state is
+//! a gauge, unless the name ends in `_total`. Names that Polymeter gives a series are lower case, without the
+//! unit of a time.
 
 use std::collections::HashMap;
 
@@ -48,8 +48,8 @@ impl<'a> Families<'a> {
         self.known.entry(name).or_default()
     }
 
-    /// Unit of the series of a name, the factor to it, and their kind. In OpenMetrics a family's name is shorter
-    /// than that of its counter.
+    /// Unit of the series of a name, the factor to it, and their kind. In OpenMetrics a family's name is
+    /// shorter than that of its counter.
     pub(super) fn describe(&self, name: &str) -> ((Unit, f64), Kind) {
         let family = self.known.get(name).or_else(|| self.known.get(without_sample_end(name)));
         let family = family.copied().unwrap_or_default();

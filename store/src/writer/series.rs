@@ -76,36 +76,29 @@ pub(super) fn without_id(frames: &[Accepted]) -> Vec<Arc<SeriesRecord>> {
 }
 
 /// Job and nodes that the series of a block share.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Place<'a> {
     job_key: Option<i64>,
     node: &'a str,
-    served_node: Option<&'a str>,
-    /// True if the values are of no node: see [`SeriesRecord::names_other_job`].
-    names_other_job: bool,
+    /// `/` and the node if the values are of no node: see [`SeriesRecord::names_other_job`].
+    served_node: Option<Cow<'a, str>>,
 }
 
-impl<'a> Place<'a> {
-    fn served_node(&self) -> Option<Cow<'a, str>> {
-        if self.names_other_job {
-            return Some(format!("/{}", self.node).into());
-        }
-        self.served_node.map(Into::into)
-    }
-
+impl Place<'_> {
     /// Returns the node that the values are about.
-    fn measured_node(&self) -> Cow<'a, str> {
-        self.served_node().unwrap_or(self.node.into())
+    fn measured_node(&self) -> &str {
+        self.served_node.as_deref().unwrap_or(self.node)
     }
 }
 
 fn place(series: &SeriesRecord) -> Place<'_> {
-    Place {
-        job_key: key_of(series.job.as_ref()),
-        node: series.stored_node().as_str(),
-        served_node: series.served_node(),
-        names_other_job: series.names_other_job(),
-    }
+    let node = series.stored_node().as_str();
+    let served_node = if series.names_other_job() {
+        Some(format!("/{node}").into())
+    } else {
+        series.served_node().map(Into::into)
+    };
+    Place { job_key: key_of(series.job.as_ref()), node, served_node }
 }
 
 /// Returns what distinguishes a series from others of its job and node.
@@ -152,7 +145,7 @@ fn find_by(
                 i64::try_from(*position).unwrap_or(i64::MAX).into(),
                 place.job_key.into(),
                 place.node.into(),
-                place.measured_node().into_owned().into(),
+                place.measured_node().to_owned().into(),
                 series.metric.name.as_str().into(),
                 labels_json(&series.labels).into(),
             ]
@@ -239,8 +232,8 @@ fn have_blocks(
 ) -> Result<Vec<bool>, DatabaseError> {
     let rows = (0_i64..).zip(places).filter_map(|(number, place_series)| {
         let place = place(place_series.first()?.1);
-        let (key, node, measured) = (place.job_key, place.node, place.measured_node());
-        Some([number.into(), key.into(), node.into(), measured.into_owned().into(), Value::Null, Value::Null])
+        let (key, node, measured) = (place.job_key, place.node, place.measured_node().to_owned());
+        Some([number.into(), key.into(), node.into(), measured.into(), Value::Null, Value::Null])
     });
     // The first block is looked up in the index: for EXISTS a planner may read and hash all blocks of the
     // store.
@@ -306,7 +299,7 @@ fn insert_blocks(
             place.job_key.into(),
             place.node.into(),
             job_id.into(),
-            place.served_node().map(Cow::into_owned).into(),
+            place.served_node.map(Cow::into_owned).into(),
         ]);
         for same in block {
             ids.extend(same.iter().map(|(position, _)| (*position, next_id)));
