@@ -1,5 +1,6 @@
 //! A job in real cgroups, with a workload that allocates memory, computes and writes.
 
+use std::ffi::OsStr;
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -50,7 +51,7 @@ impl Job {
     /// Creates cgroups for a job of this process, with a name that contains `purpose`.
     pub fn make_for(purpose: &str, number: u32) -> io::Result<Self> {
         let mounts = Mounts::read(Path::new("/"))?;
-        remove_stale(&mounts, &format!("polymeter_{purpose}_"));
+        remove_stale(&mounts);
         Self::make(&mounts, &format!("polymeter_{purpose}_{}x{number}", std::process::id()))
     }
 
@@ -121,20 +122,31 @@ impl Drop for Job {
     }
 }
 
-/// Removes the empty cgroups of experiments that were killed, so that no agent discovers them as jobs.
-fn remove_stale(mounts: &Mounts, head: &str) {
+/// Removes the empty cgroups of experiments that have ended, so that no agent discovers them as jobs.
+pub fn remove_stale(mounts: &Mounts) {
     for root in mounts.v1.values().chain(&mounts.v2) {
         for entry in fs::read_dir(root).into_iter().flatten().flatten() {
-            let name = entry.file_name();
-            let pid = name
-                .to_str()
-                .and_then(|name| name.strip_prefix(head)?.split_once('x')?.0.parse::<u32>().ok());
-            if pid.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists()) {
-                // The kernel refuses to remove a cgroup that is in use.
-                fs::remove_dir(entry.path()).ok();
+            if maker(&entry.file_name()).is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists()) {
+                remove_empty(&entry.path());
             }
         }
     }
+}
+
+fn remove_empty(cgroup: &Path) {
+    for entry in fs::read_dir(cgroup).into_iter().flatten().flatten() {
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            remove_empty(&entry.path());
+        }
+    }
+    // The kernel refuses to remove a cgroup that is in use.
+    fs::remove_dir(cgroup).ok();
+}
+
+/// Process that has made the cgroup `polymeter_PURPOSE_PID`, or `polymeter_PURPOSE_PIDxNUMBER`.
+fn maker(name: &OsStr) -> Option<u32> {
+    let (_, id) = name.to_str()?.strip_prefix("polymeter_")?.rsplit_once('_')?;
+    id.split('x').next()?.parse().ok()
 }
 
 /// A signal may end the sleep early.

@@ -21,5 +21,6 @@ pub mod recording;
 pub mod statistics;
 pub mod store;
 pub mod sums;
+pub mod supervised;
 pub mod table;
 pub mod tool;

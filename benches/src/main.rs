@@ -6,6 +6,7 @@ use std::error::Error;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use polymeter_benches::supervised;
 
 use crate::experiments::{
     citus, connections, control, ebpf, failover, gather, hindsight, idle, ingest, jitter, jobs, live,
@@ -61,7 +62,16 @@ enum Experiment {
 }
 
 fn main() -> ExitCode {
-    match run(Arguments::parse().experiment) {
+    // Help and wrong arguments need no other process, and parts are processes of an experiment.
+    let experiment = Arguments::parse().experiment;
+    if !matches!(experiment, Experiment::Part(_)) {
+        match supervised::run_again() {
+            Ok(Some(code)) => return code,
+            Ok(None) => {}
+            Err(error) => return fail(&error),
+        }
+    }
+    match run(experiment) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => fail(error.as_ref()),
     }

@@ -180,18 +180,25 @@ pub fn usage_with_children(pid: u32) -> io::Result<Usage> {
 }
 
 fn running(is_wanted: impl Fn(&Stat) -> bool) -> io::Result<Vec<(Stat, Usage)>> {
-    let mut found = Vec::new();
-    for entry in fs::read_dir("/proc")? {
-        let Some(pid) = entry?.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
-        // A process may be gone when it is read; it is left out then.
-        let Ok(stat) = Stat::read(pid) else { continue };
-        if is_wanted(&stat) {
-            // One that has exited keeps its time until its parent has waited for it, and nothing else.
-            let of_exited = Usage { cpu_s: seconds(stat.ticks), ..Usage::default() };
-            found.push((stat, usage(pid).unwrap_or(of_exited)));
-        }
-    }
-    Ok(found)
+    let usages = all()?.filter(|(_, stat)| is_wanted(stat)).map(|(pid, stat)| {
+        // One that has exited keeps its time until its parent has waited for it, and nothing else.
+        let of_exited = Usage { cpu_s: seconds(stat.ticks), ..Usage::default() };
+        (stat, usage(pid).unwrap_or(of_exited))
+    });
+    Ok(usages.collect())
+}
+
+/// Children of `parent`, also those that have exited, and that it has not waited for.
+pub fn children(parent: u32) -> io::Result<Vec<Pid>> {
+    let of_parent = all()?.filter(|(_, stat)| stat.parent == parent);
+    Ok(of_parent.filter_map(|(pid, _)| Pid::from_raw(pid.try_into().ok()?)).collect())
+}
+
+/// Processes of this machine. One that is gone when it is read is left out.
+fn all() -> io::Result<impl Iterator<Item = (u32, Stat)>> {
+    let entries = fs::read_dir("/proc")?.flatten();
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    Ok(pids.filter_map(|pid| Some((pid, Stat::read(pid).ok()?))))
 }
 
 fn footprint(pid: u32) -> io::Result<Usage> {

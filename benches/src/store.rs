@@ -203,6 +203,12 @@ impl Store {
         self.workers.len()
     }
 
+    /// CPU time of the server in seconds and, of Citus, that of each worker behind it.
+    pub fn cpu_s_of_servers(&self) -> io::Result<Vec<f64>> {
+        let servers = self.server.iter().chain(&self.workers);
+        servers.map(|server| Ok(process::usage_with_children(server.process.id())?.cpu_s)).collect()
+    }
+
     pub fn kill_worker(&mut self, number: usize) -> Result<(), Box<dyn Error>> {
         let worker = self.workers.get_mut(number).ok_or("there is no such worker")?;
         worker.process.kill()?;

@@ -13,7 +13,8 @@ const NAME: &str = "synthesio";
 
 fn papers(out: &Path, seed: &str) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_polymeter-bench"));
-    command.args(["papers", NAME, "--quick", "--seed", seed, "--out"]).arg(out);
+    // A killed experiment leaves its files.
+    command.args(["papers", NAME, "--quick", "--seed", seed, "--out"]).arg(out).env("TMPDIR", out);
     command
 }
 

@@ -1,7 +1,8 @@
-//! Kills workers of Citus at random while agents send, and measures reads, columnar partitions and
-//! retention.
+//! Measures what a sample costs each server of Citus, kills workers at random while agents send, and measures
+//! reads, columnar partitions and retention.
 
 use std::error::Error;
+use std::ops::Range;
 use std::path::Path;
 use std::process::Stdio;
 use std::thread;
@@ -21,7 +22,7 @@ use polymeter_proto::period::Period;
 /// Kills workers of Citus: each sample must be stored once; reads.
 ///
 /// Needs PostgreSQL with Citus, and says so if there is none. It starts a coordinator and two workers, and
-/// compares reads with one server that has as many samples.
+/// compares the CPU time of a sample, and reads, with one server that has as many samples.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// Number of agents.
@@ -43,6 +44,9 @@ pub(crate) struct Arguments {
 
 /// One tick per millisecond with 50 values each.
 const TICKS: u16 = 100;
+
+/// Rounds in which the cost of a sample is measured, after one that creates the series.
+const MEASURED_ROUNDS: u64 = 4;
 
 /// Shortest and longest time between two kills.
 const PAUSE_MS: (u64, u64) = (2_000, 8_000);
@@ -71,10 +75,12 @@ pub(crate) fn run(mut arguments: Arguments) -> Result<(), Box<dyn Error>> {
     }
     table::machine();
     let scratch = tempfile::tempdir()?;
-    let mut store = Store::start(Kind::Citus)?;
+    let (mut store, one_server) = (Store::start(Kind::Citus)?, Store::start(Kind::Postgres)?);
+    compare_costs(scratch.path(), [&store, &one_server], &arguments)?;
     let rounds = store_under_kills(scratch.path(), &mut store, &arguments)?;
     commits(&store)?;
-    compare_reads(&store, &one_server(scratch.path(), &arguments, rounds)?)?;
+    send_rounds(scratch.path(), &one_server, &arguments, MEASURED_ROUNDS + 1..rounds)?;
+    compare_reads(&store, &one_server)?;
     explain(&store)?;
     past_days(scratch.path(), &store)?;
     Ok(())
@@ -109,11 +115,11 @@ fn store_under_kills(
     let collector = Collector::start(scratch, &listen, store, "")?;
     let script = Script::read(Path::new(RECORDED), Period::MILLISECOND)?;
     let end_ns = now_ns() + arguments.seconds * SECOND_NS;
-    let (mut sent, mut rounds) = (0, 0);
+    let (mut sent, mut rounds) = (store.samples()?, MEASURED_ROUNDS + 1);
     let mut random = Random::new(arguments.seed);
     let kills = thread::scope(|scope| -> Result<u32, Box<dyn Error>> {
         let sender = scope.spawn(|| -> Result<(), String> {
-            while rounds == 0 || now_ns() < end_ns {
+            while rounds == MEASURED_ROUNDS + 1 || now_ns() < end_ns {
                 sent += send_round(&listen, &script, arguments, rounds).map_err(|error| error.to_string())?;
                 rounds += 1;
             }
@@ -151,15 +157,40 @@ fn store_under_kills(
     Ok(rounds)
 }
 
-/// Starts one PostgreSQL server and stores as many rounds of samples there.
-fn one_server(scratch: &Path, arguments: &Arguments, rounds: u64) -> Result<Store, Box<dyn Error>> {
+/// Sends rounds to a collector with this store. Returns the number of samples.
+fn send_rounds(
+    scratch: &Path,
+    store: &Store,
+    arguments: &Arguments,
+    rounds: Range<u64>,
+) -> Result<u64, Box<dyn Error>> {
     let listen = format!("ipc://{}/collector", scratch.display());
-    let store = Store::start(Kind::Postgres)?;
-    let collector = Collector::start(scratch, &listen, &store, "")?;
+    let collector = Collector::start(scratch, &listen, store, "")?;
     let script = Script::read(Path::new(RECORDED), Period::MILLISECOND)?;
-    (0..rounds).try_for_each(|round| send_round(&listen, &script, arguments, round).map(drop))?;
+    let samples = rounds.map(|round| send_round(&listen, &script, arguments, round));
+    let samples = samples.sum::<Result<u64, _>>()?;
     collector.stop()?;
-    Ok(store)
+    Ok(samples)
+}
+
+/// Measures the CPU time that a sample takes from each server.
+fn compare_costs(scratch: &Path, stores: [&Store; 2], arguments: &Arguments) -> Result<(), Box<dyn Error>> {
+    let names = [&["coordinator", "first worker", "second worker"][..], &["one server"]];
+    let mut rows = Vec::new();
+    for (store, names) in stores.into_iter().zip(names) {
+        // Creates the series.
+        send_rounds(scratch, store, arguments, 0..1)?;
+        let before_s = store.cpu_s_of_servers()?;
+        let samples = send_rounds(scratch, store, arguments, 1..MEASURED_ROUNDS + 1)?;
+        let after_s = store.cpu_s_of_servers()?;
+        for (name, (after_s, before_s)) in names.iter().zip(after_s.into_iter().zip(before_s)) {
+            let us = (after_s - before_s) * 1e6 / to_f64(samples);
+            // A microsecond is a core at a million samples a second.
+            rows.push(vec![(*name).to_owned(), format!("{us:.2}"), format!("{:.0}", us * 10.0)]);
+        }
+    }
+    table::table(&["server", "CPU time of a sample in us", "cores for 10 million samples/s"], &rows);
+    Ok(())
 }
 
 /// Shows what the coordinator sends to the workers for a COPY of one sample.

@@ -237,7 +237,9 @@ impl ExporterServer {
 
     /// Closes the connections that are idle for too long.
     fn close_idle(&mut self) {
-        let Some(idle_ns) = self.idle_s.map(|idle_s| idle_s * SECOND_NS) else { return };
+        // Those that close after their answer wait for it.
+        let idle_s = self.idle_s.filter(|idle_s| *idle_s > 0);
+        let Some(idle_ns) = idle_s.map(|idle_s| idle_s * SECOND_NS) else { return };
         let now_ns = now_ns();
         for (slot, place) in self.connections.iter_mut().enumerate() {
             let is_idle = |connection: &mut Connection| now_ns - connection.active_ns > idle_ns;
@@ -431,6 +433,8 @@ mod tests {
     fn a_connection_may_close_after_its_answer() {
         let mut server = open_server(Some(0));
         let mut stream = connect(&server, 0);
+        until(&mut server, |server| open(server) == 1);
+        server.close_idle();
         stream.write_all(SCRAPE).unwrap();
         until(&mut server, |server| server.served.pages == 1 && open(server) == 0);
         assert!(answer(&mut stream).0.contains("Connection: close\r\n"));
