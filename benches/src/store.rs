@@ -203,6 +203,10 @@ impl Store {
         self.workers.len()
     }
 
+    pub fn psql_of_workers(&self) -> impl Iterator<Item = Command> {
+        self.workers.iter().map(Server::psql)
+    }
+
     /// CPU time of the server in seconds and, of Citus, that of each worker behind it.
     pub fn cpu_s_of_servers(&self) -> io::Result<Vec<f64>> {
         let servers = self.server.iter().chain(&self.workers);
@@ -343,11 +347,15 @@ impl Server {
 }
 
 impl Server {
-    fn ask(&self, sql: &str) -> Result<String, Box<dyn Error>> {
+    fn psql(&self) -> Command {
         let mut psql = as_postgres(&self.binaries.join("psql"));
         psql.args(["-XqAt", "-v", "ON_ERROR_STOP=1", "-U", "postgres", "-h"]).arg(&self.directory);
-        psql.args(["-p", &self.port.to_string(), "postgres"]).current_dir("/");
-        answer(psql, sql)
+        psql.args(["-p", &self.port.to_string(), "-d", "postgres"]).current_dir("/");
+        psql
+    }
+
+    fn ask(&self, sql: &str) -> Result<String, Box<dyn Error>> {
+        answer(self.psql(), sql)
     }
 }
 

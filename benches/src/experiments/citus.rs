@@ -2,9 +2,10 @@
 //! reads, columnar partitions and retention.
 
 use std::error::Error;
+use std::fs::File;
 use std::ops::Range;
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::thread;
 
 use polymeter_benches::clock::{SECOND_NS, now_ns, sleep_until, wait_for};
@@ -45,6 +46,9 @@ pub(crate) struct Arguments {
 /// One tick per millisecond with 50 values each.
 const TICKS: u16 = 100;
 
+/// Rows of each of two copies.
+const COPIED_ROWS: u64 = 500_000;
+
 /// Rounds in which the cost of a sample is measured, after one that creates the series.
 const MEASURED_ROUNDS: u64 = 4;
 
@@ -78,6 +82,7 @@ pub(crate) fn run(mut arguments: Arguments) -> Result<(), Box<dyn Error>> {
     let (mut store, one_server) = (Store::start(Kind::Citus)?, Store::start(Kind::Postgres)?);
     compare_costs(scratch.path(), [&store, &one_server], &arguments)?;
     let rounds = store_under_kills(scratch.path(), &mut store, &arguments)?;
+    compare_writers(scratch.path(), &store)?;
     commits(&store)?;
     send_rounds(scratch.path(), &one_server, &arguments, MEASURED_ROUNDS + 1..rounds)?;
     compare_reads(&store, &one_server)?;
@@ -191,6 +196,49 @@ fn compare_costs(scratch: &Path, stores: [&Store; 2], arguments: &Arguments) -> 
     }
     table::table(&["server", "CPU time of a sample in us", "cores for 10 million samples/s"], &rows);
     Ok(())
+}
+
+/// Copies the same rows through the coordinator, and through the workers, each of which knows all shards.
+fn compare_writers(scratch: &Path, store: &Store) -> Result<(), Box<dyn Error>> {
+    let path = scratch.join("rows");
+    let rows = format!(
+        "COPY (SELECT timestamptz '2000-01-01 00:00+00' + (time - date_trunc('day', time, 'UTC')), series_id, value, node_key
+               FROM samples LIMIT {COPIED_ROWS}) TO STDOUT (FORMAT binary)"
+    );
+    if !store.psql()?.args(["-c", &rows]).stdout(File::create(&path)?).status()?.success() {
+        return Err("cannot read the rows".into());
+    }
+    store.ask("SELECT polymeter_create_partition('2000-01-01')")?;
+    let mut table_rows = Vec::new();
+    for round in 0..4 {
+        let is_through_workers = round % 2 == 1;
+        let name = if is_through_workers { "through both workers" } else { "through the coordinator" };
+        let clients: Vec<Command> = if is_through_workers {
+            store.psql_of_workers().collect()
+        } else {
+            vec![store.psql()?, store.psql()?]
+        };
+        let (begin_ns, before_s) = (now_ns(), store.cpu_s_of_servers()?);
+        let copying = clients.into_iter().map(|mut psql| {
+            let copy = "COPY samples (time, series_id, value, node_key) FROM STDIN (FORMAT binary)";
+            Ok(psql.args(["-c", copy]).stdin(File::open(&path)?).spawn()?)
+        });
+        let mut copying = copying.collect::<Result<Vec<_>, Box<dyn Error>>>()?;
+        for psql in &mut copying {
+            if !psql.wait()?.success() {
+                return Err(format!("a copy {name} failed").into());
+            }
+        }
+        let mut row = vec![name.to_owned(), format!("{:.2}", to_f64(now_ns() - begin_ns) / 1e9)];
+        let per_row = 1e6 / to_f64(COPIED_ROWS * copying.len() as u64);
+        for (after_s, before_s) in store.cpu_s_of_servers()?.into_iter().zip(before_s) {
+            row.push(format!("{:.2}", (after_s - before_s) * per_row));
+        }
+        table_rows.push(row);
+    }
+    let columns = ["two copies of the same rows", "seconds", "us a row: coordinator", "worker", "worker"];
+    table::table(&columns, &table_rows);
+    store.ask("DROP TABLE samples_20000101").map(drop)
 }
 
 /// Shows what the coordinator sends to the workers for a COPY of one sample.
