@@ -7,6 +7,7 @@ use std::process::{Command, Stdio};
 
 use polymeter_agent::cgroups::Mounts;
 use polymeter_benches::clock::wait_for;
+use polymeter_benches::job::pause;
 use polymeter_benches::process::children;
 use polymeter_e2e::{Need, require};
 use rustix::process::{Pid, Signal, kill_process};
@@ -35,8 +36,9 @@ fn cgroups(experiment: Pid) -> Vec<PathBuf> {
 fn status_after(end: impl FnOnce(Pid, Pid)) -> Option<i32> {
     let directory = tempfile::tempdir().unwrap();
     let inside = directory.path().to_str().unwrap();
-    let mut bench = Command::new(env!("CARGO_BIN_EXE_polymeter-bench"))
-        .args(["idle", "--jobs", "1"])
+    // As under `nohup`.
+    let mut bench = Command::new("sh")
+        .args(["-c", "trap '' HUP; exec \"$0\" idle --jobs 1", env!("CARGO_BIN_EXE_polymeter-bench")])
         .env("TMPDIR", inside)
         .stdout(Stdio::null())
         .spawn()
@@ -55,8 +57,11 @@ fn status_after(end: impl FnOnce(Pid, Pid)) -> Option<i32> {
 #[test]
 fn an_experiment_that_is_ended_leaves_no_process_no_file_and_no_cgroup() {
     require(&[Need::Root]);
-    let signalled = |signal| status_after(|supervisor, _| kill_process(supervisor, signal).unwrap());
-    assert_eq!(signalled(Signal::TERM), Some(128 + 15));
-    assert_eq!(signalled(Signal::INT), Some(128 + 2));
+    let asked_to = |supervisor, _| {
+        kill_process(supervisor, Signal::HUP).unwrap();
+        pause(200_000_000);
+        kill_process(supervisor, Signal::TERM).unwrap();
+    };
+    assert_eq!(status_after(asked_to), Some(128 + 15), "a signal that is ignored ends nothing");
     assert_eq!(status_after(|_, experiment| kill_process(experiment, Signal::KILL).unwrap()), Some(128 + 9));
 }
