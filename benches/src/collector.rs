@@ -50,6 +50,16 @@ impl Collector {
         Ok(())
     }
 
+    /// The same, and waits until it listens: one that finds no database ends, and a service manager would start
+    /// it again.
+    pub fn recover(&mut self) -> Result<(), Box<dyn Error>> {
+        let starts = |log: &str| log.matches("listening at ").count();
+        let before = starts(&self.log());
+        self.start_again()?;
+        let is_up = || (starts(&self.log()) > before).then_some(());
+        wait_for("the collector listens again", PATIENCE_S, is_up)
+    }
+
     pub fn signal(&self, signal: Signal) -> Result<(), Box<dyn Error>> {
         let pid = Pid::from_raw(i32::try_from(self.pid())?).ok_or("the process has no id")?;
         Ok(kill_process(pid, signal)?)

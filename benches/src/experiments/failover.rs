@@ -233,7 +233,7 @@ impl Member {
     /// Starts or continues the collector if its time has come.
     fn recover(&mut self, now_ns: u64) -> Result<(), Box<dyn Error>> {
         match self.state {
-            State::Killed(at_ns) if at_ns <= now_ns => self.collector.start_again()?,
+            State::Killed(at_ns) if at_ns <= now_ns => self.collector.recover()?,
             State::Frozen(at_ns) if at_ns <= now_ns => self.collector.signal(Signal::CONT)?,
             State::Runs | State::Killed(_) | State::Frozen(_) => return Ok(()),
         }
