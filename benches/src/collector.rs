@@ -50,8 +50,8 @@ impl Collector {
         Ok(())
     }
 
-    /// The same, and waits until it listens: one that finds no database ends, and a service manager would start
-    /// it again.
+    /// Starts it again after a kill, and waits until it listens: a collector that finds no database ends, and
+    /// here no service manager starts it again.
     pub fn recover(&mut self) -> Result<(), Box<dyn Error>> {
         let starts = |log: &str| log.matches("listening at ").count();
         let before = starts(&self.log());

@@ -25,7 +25,8 @@ use crate::process::children;
 /// Its value is the process that supervises this one.
 const SUPERVISOR: &str = "POLYMETER_BENCH_SUPERVISOR";
 
-/// Rounds of [`ROUND_NS`] after which a process that was asked to end is killed.
+/// Rounds of [`ROUND_NS`] after which a process that was asked to end is killed; after twice as many it is given
+/// up.
 const PATIENCE: u32 = 50;
 
 const ROUND_NS: i64 = 100_000_000;
@@ -113,18 +114,23 @@ impl Signals {
 
 /// Ends the children of this process, and those that become its children meanwhile.
 fn end_children() -> io::Result<()> {
-    for round in 0.. {
+    let mut left = Vec::new();
+    for round in 0..2 * PATIENCE {
         while let Ok(Some(_)) = wait(WaitOptions::NOHANG) {}
-        let left = children(std::process::id())?;
+        left = children(std::process::id())?;
         if left.is_empty() {
-            break;
+            return Ok(());
         }
-        for pid in left {
+        for pid in &left {
             let signal = if round < PATIENCE { Signal::TERM } else { Signal::KILL };
             // It may have ended meanwhile.
-            kill_process(pid, signal).ok();
+            kill_process(*pid, signal).ok();
         }
         pause(ROUND_NS);
     }
-    Ok(())
+    let left: Vec<String> = left.iter().map(Pid::to_string).collect();
+    Err(io::Error::other(format!(
+        "processes of the experiment do not end: {}; end them before the next measurement",
+        left.join(", ")
+    )))
 }

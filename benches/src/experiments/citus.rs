@@ -20,7 +20,7 @@ use polymeter_benches::sums::stored_twice;
 use polymeter_benches::table::{self, say, to_f64};
 use polymeter_proto::period::Period;
 
-/// Kills workers of Citus: each sample must be stored once; reads.
+/// Kills workers of Citus: each sample must be stored once; the cost of a sample, reads.
 ///
 /// Needs PostgreSQL with Citus, and says so if there is none. It starts a coordinator and two workers, and
 /// compares the CPU time of a sample, and reads, with one server that has as many samples.
@@ -49,8 +49,9 @@ const TICKS: u16 = 100;
 /// Rows of each of two copies.
 const COPIED_ROWS: u64 = 500_000;
 
-/// Rounds in which the cost of a sample is measured, after one that creates the series.
-const MEASURED_ROUNDS: u64 = 4;
+/// Rounds in which the cost of a sample is measured. The one before them creates the series, those behind
+/// them are sent while workers are killed.
+const MEASURED_ROUNDS: Range<u64> = 1..5;
 
 /// Shortest and longest time between two kills.
 const PAUSE_MS: (u64, u64) = (2_000, 8_000);
@@ -84,7 +85,7 @@ pub(crate) fn run(mut arguments: Arguments) -> Result<(), Box<dyn Error>> {
     let rounds = store_under_kills(scratch.path(), &mut store, &arguments)?;
     compare_writers(scratch.path(), &store)?;
     commits(&store)?;
-    send_rounds(scratch.path(), &one_server, &arguments, MEASURED_ROUNDS + 1..rounds)?;
+    send_rounds(scratch.path(), &one_server, &arguments, MEASURED_ROUNDS.end..rounds)?;
     compare_reads(&store, &one_server)?;
     explain(&store)?;
     past_days(scratch.path(), &store)?;
@@ -120,11 +121,11 @@ fn store_under_kills(
     let collector = Collector::start(scratch, &listen, store, "")?;
     let script = Script::read(Path::new(RECORDED), Period::MILLISECOND)?;
     let end_ns = now_ns() + arguments.seconds * SECOND_NS;
-    let (mut sent, mut rounds) = (store.samples()?, MEASURED_ROUNDS + 1);
+    let (mut sent, mut rounds) = (store.samples()?, MEASURED_ROUNDS.end);
     let mut random = Random::new(arguments.seed);
     let kills = thread::scope(|scope| -> Result<u32, Box<dyn Error>> {
         let sender = scope.spawn(|| -> Result<(), String> {
-            while rounds == MEASURED_ROUNDS + 1 || now_ns() < end_ns {
+            while rounds == MEASURED_ROUNDS.end || now_ns() < end_ns {
                 sent += send_round(&listen, &script, arguments, rounds).map_err(|error| error.to_string())?;
                 rounds += 1;
             }
@@ -183,10 +184,9 @@ fn compare_costs(scratch: &Path, stores: [&Store; 2], arguments: &Arguments) -> 
     let names = [&["coordinator", "first worker", "second worker"][..], &["one server"]];
     let mut rows = Vec::new();
     for (store, names) in stores.into_iter().zip(names) {
-        // Creates the series.
-        send_rounds(scratch, store, arguments, 0..1)?;
+        send_rounds(scratch, store, arguments, 0..MEASURED_ROUNDS.start)?;
         let before_s = store.cpu_s_of_servers()?;
-        let samples = send_rounds(scratch, store, arguments, 1..MEASURED_ROUNDS + 1)?;
+        let samples = send_rounds(scratch, store, arguments, MEASURED_ROUNDS)?;
         let after_s = store.cpu_s_of_servers()?;
         for (name, (after_s, before_s)) in names.iter().zip(after_s.into_iter().zip(before_s)) {
             let us = (after_s - before_s) * 1e6 / to_f64(samples);
