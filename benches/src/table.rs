@@ -1,8 +1,16 @@
 //! Output of results as tables.
 
-#[expect(clippy::print_stdout, reason = "an experiment's result is what it prints")]
+use std::io::{ErrorKind, Write as _};
+
+/// Prints a line, which is the result of an experiment. Unwinds if it cannot be written, without a message if
+/// its reader has gone.
+#[expect(clippy::print_stderr, reason = "an error is for the terminal")]
 pub fn say(line: &str) {
-    println!("{line}");
+    let Err(error) = writeln!(std::io::stdout(), "{line}") else { return };
+    if error.kind() != ErrorKind::BrokenPipe {
+        eprintln!("Error: cannot print a result: {error}");
+    }
+    std::panic::resume_unwind(Box::new(error));
 }
 
 pub fn table(head: &[&str], rows: &[Vec<String>]) {

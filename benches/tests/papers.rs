@@ -30,6 +30,16 @@ fn runs(results: &Path) -> Vec<String> {
 }
 
 #[test]
+fn a_reader_that_has_gone_ends_it_without_a_message() {
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let out = tempfile::tempdir().unwrap();
+    let ended = papers(out.path(), "5").stdout(writer).stderr(Stdio::piped()).output().unwrap();
+    assert!(!ended.status.success());
+    assert_eq!(String::from_utf8_lossy(&ended.stderr), "");
+}
+
+#[test]
 fn a_killed_run_continues_and_its_page_follows_from_its_lines() {
     let out = tempfile::tempdir().unwrap();
     let directory = out.path().join(NAME);
