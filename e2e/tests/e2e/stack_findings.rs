@@ -185,6 +185,8 @@ impl Programs {
         let mut run = program("polymeter");
         run.args(["run", "--stacks", "2ms", "--json", "--report"]).arg(&file).arg("--").args(command);
         run.current_dir(self.0.path()).env("OMP_WAIT_POLICY", "active");
+        // Open MPI, where it is installed, refuses root otherwise.
+        run.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
         let output = run.output().unwrap();
         assert!(output.status.success(), "{command:?}: {output:?}");
         serde_json::from_slice(&fs::read(&file).unwrap()).unwrap()
