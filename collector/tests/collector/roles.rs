@@ -158,7 +158,7 @@ fn roles_read_jobs_over_http(environment: &mut TestEnvironment) {
     let owners = [("1", USERS[0]), ("2", USERS[1]), ("4", OTHERS[0]), ("5", OTHERS[1])];
     let keys: HashMap<&str, i64> =
         ["1", "2", "3", "4", "5"].into_iter().map(|id| (id, key(&fixture, id))).collect();
-    // Before the rest as well: without its agent a job ends after minutes.
+    // As early: a job ends minutes after its agent was heard last.
     for (uid, ids) in &seen {
         for (id, _) in owners.iter().filter(|(id, _)| ids.contains(id)) {
             let path = format!("/api/v1/jobs/{}/live", keys[id]);

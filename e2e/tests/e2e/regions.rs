@@ -13,9 +13,9 @@ tests![
     many_processes_of_a_user_are_recorded_in_her_own_job_only,
 ];
 
-/// Works in two regions for as many milliseconds as its argument says, and prints its own count of
-/// the inner, and its own time of the outer, taken within it and around it: they differ without a bound where
-/// the program does not run in between.
+/// Works in two regions for as many milliseconds as its argument says. Prints the entries of the inner region,
+/// and the time of the outer one, measured within and around it: these differ without a bound where the program
+/// does not run in between.
 const PROGRAM: &str = r#"
 #include <polymeter/polymeter.h>
 #include <pthread.h>

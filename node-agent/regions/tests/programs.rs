@@ -120,7 +120,10 @@ static long now_ns(void) {
     clock_gettime(CLOCK_MONOTONIC, &t);
     return t.tv_sec * 1000000000L + t.tv_nsec;
 }
-static inline void work(double seconds) { long end = now_ns() + (long)(1e9 * seconds); while (now_ns() < end); }
+static inline void work(double seconds) {
+    long end = now_ns() + (long)(1e9 * seconds);
+    while (now_ns() < end);
+}
 "#;
 
 fn counts_and_times_are_those_of_the_program() {
