@@ -11,7 +11,10 @@ use polymeter_e2e::{Need, TestEnvironment, pause, program, require, wait_until};
 use rusqlite::Connection;
 use rustix::process::Signal;
 
-tests![ledger_balances_under_faults, exclusive ledger_balances_for_a_job_with_changing_cgroups_and_killed_agents];
+tests![
+    exclusive ledger_balances_under_faults,
+    exclusive ledger_balances_for_a_job_with_changing_cgroups_and_killed_agents,
+];
 
 /// Checks that the store has as many rows of each job and of the node as the ledger says, and that each line
 /// adds up.

@@ -20,7 +20,7 @@ use rustix::process::Signal;
 tests![
     a_controller_of_openipmi_is_read_as_freeipmi_reads_it,
     freeipmi_reads_the_stand_in_as_the_agent_does,
-    a_controller_that_lies_costs_an_error_and_no_value,
+    exclusive a_controller_that_lies_costs_an_error_and_no_value,
     sessions_are_few_and_end,
 ];
 

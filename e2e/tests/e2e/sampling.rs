@@ -21,8 +21,8 @@ use serde_json::json;
 tests![
     stored_values_match_the_kernel_on_sqlite,
     stored_values_match_the_kernel_on_postgresql,
-    every_deadline_is_stored_or_counted,
-    removed_job_does_not_disturb_others,
+    exclusive every_deadline_is_stored_or_counted,
+    exclusive removed_job_does_not_disturb_others,
     sampler_keeps_up_on_busy_cpus,
     ended_jobs_leave_no_resources,
 ];
