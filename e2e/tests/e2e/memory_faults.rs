@@ -355,8 +355,16 @@ fn an_agent_that_the_kernel_kills_for_memory_leaves_an_unknown_end() {
         memory.squeeze(&mut agent.daemon);
         killed.push(session);
         drop(agent);
-        // What the collector has received is committed: sessions in use are not ended.
-        pause(1500);
+        // A successor leaves a session open that is being stored.
+        let sql = format!(
+            "SELECT last_sequence FROM session WHERE session_id = '{}' FOR UPDATE SKIP LOCKED",
+            killed[killed.len() - 1]
+        );
+        wait_until("what the collector has received is stored", || {
+            let before = env.query(&sql);
+            pause(1500);
+            !before.is_empty() && env.query(&sql) == before
+        });
     }
     memory.lift();
     let agent = begin();
