@@ -25,7 +25,7 @@ pub mod servers;
 pub mod snapshot;
 
 use std::any::Any;
-use std::fs::{File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::num::NonZero;
 use std::panic::resume_unwind;
@@ -180,16 +180,56 @@ fn trial(test: Test, skipped: &Arc<Mutex<Vec<String>>>) -> Trial {
 /// together with others, an exclusive one alone.
 pub const LOCK_VARIABLE: &str = "POLYMETER_TEST_LOCK";
 
-/// Waits for a test's turn, which lasts until the returned file is closed. Outside of a suite there is
-/// nothing to wait for.
-fn turn(exclusive: bool) -> io::Result<Option<File>> {
-    let Some(path) = std::env::var_os(LOCK_VARIABLE) else { return Ok(None) };
+/// Waits for a test's turn. Outside of a suite there is nothing to wait for.
+fn turn(exclusive: bool) -> io::Result<Turn> {
+    let Some(path) = std::env::var_os(LOCK_VARIABLE) else { return Ok(Turn::default()) };
+    let path = Path::new(&path);
     if !exclusive {
-        return share(Path::new(&path)).map(Some);
+        return Ok(Turn { _place: place(path)?, _lock: Some(share(path)?) });
     }
-    let file = File::create(&path)?;
-    flock(&file, FlockOperation::LockExclusive)?;
-    Ok(Some(file))
+    let lock = File::create(path)?;
+    flock(&lock, FlockOperation::LockExclusive)?;
+    Ok(Turn { _place: None, _lock: Some(lock) })
+}
+
+/// A test's turn in its suite, which lasts until the files are closed.
+#[derive(Default)]
+struct Turn {
+    _place: Option<File>,
+    _lock: Option<File>,
+}
+
+/// A further test begins once threads waited for a CPU in less than this share of [`OBSERVED`].
+const BUSY: f64 = 0.6;
+const OBSERVED: Duration = Duration::from_millis(250);
+
+/// Waits until the suite runs fewer tests than there are CPUs, or the CPUs have time for another test. A
+/// machine that is slow, or has other work, so runs fewer tests at a time: beside many, processes of a test
+/// would get no time for seconds. Returns the place of a test that is one of the few.
+fn place(lock: &Path) -> io::Result<Option<File>> {
+    let gate = File::create(lock.with_extension("gate"))?;
+    flock(&gate, FlockOperation::LockExclusive)?;
+    let cpus = thread::available_parallelism().map_or(1, NonZero::get);
+    loop {
+        for number in 0..cpus {
+            let place = File::create(lock.with_extension(format!("place-{number}")))?;
+            if flock(&place, FlockOperation::NonBlockingLockExclusive).is_ok() {
+                return Ok(Some(place));
+            }
+        }
+        let before = waited();
+        thread::sleep(OBSERVED);
+        if waited().saturating_sub(before).as_secs_f64() < BUSY * OBSERVED.as_secs_f64() {
+            return Ok(None);
+        }
+    }
+}
+
+/// Time in which any thread of the machine waited for a CPU; zero if the kernel does not measure it.
+fn waited() -> Duration {
+    let text = fs::read_to_string("/proc/pressure/cpu").unwrap_or_default();
+    let total = text.lines().next().and_then(|some| some.rsplit_once("total="));
+    Duration::from_micros(total.and_then(|(_, total)| total.parse().ok()).unwrap_or(0))
 }
 
 /// Waits until no exclusive test is running. None begins until the returned file is closed.

@@ -14,7 +14,7 @@ use polymeter_e2e::{TestEnvironment, as_user, pause, require, skip, tests, wait_
 use serde_json::json;
 
 tests![
-    an_oom_kill_fires_once_though_the_cgroups_vanish_and_return,
+    exclusive an_oom_kill_fires_once_though_the_cgroups_vanish_and_return,
     an_oom_kill_belongs_to_the_owner_of_its_cgroup,
     exclusive the_memory_of_an_agent_is_bounded_while_dumps_wait,
     exclusive an_agent_that_the_kernel_kills_for_memory_leaves_an_unknown_end,
@@ -84,6 +84,15 @@ const REMOVED_AFTER_MS: [u64; 8] = [5, 5, 10, 20, 40, 80, 150, 300];
 /// Times after which the cgroups return with the same name.
 const RETURNS_AFTER_MS: [u64; 3] = [0, 3, 400];
 
+/// Waits until the jobs whose cgroups are gone have ended: their ids then name jobs of their own.
+fn wait_for_ends(agents: &[Agent], jobs: &[Option<Job>]) {
+    for agent in agents {
+        wait_until("removed jobs have ended", || {
+            agent.jobs().iter().all(|id| jobs[id.parse::<usize>().unwrap()].is_some())
+        });
+    }
+}
+
 fn an_oom_kill_fires_once_though_the_cgroups_vanish_and_return() {
     const ROUNDS: usize = 4;
     require(&NEEDS);
@@ -127,6 +136,7 @@ fn an_oom_kill_fires_once_though_the_cgroups_vanish_and_return() {
                 jobs[number] = Some(cgroups.job(&number.to_string()));
             }
         }
+        wait_for_ends(&agents, &jobs);
     }
     drop(jobs);
     let expected: BTreeMap<String, (usize, usize)> =
