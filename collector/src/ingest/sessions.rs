@@ -168,13 +168,12 @@ impl Ingest {
         verdict
     }
 
-    /// The store has `session` up to `through`. Returns the acknowledgement with its peer.
+    /// The store has `session` up to `through`. Returns the acknowledgement with its peer, if the agent asks
+    /// for one.
     pub fn committed(&mut self, session: SessionId, through: u64) -> Option<(Peer, ToAgent)> {
         let state = self.sessions.get_mut(&session)?;
-        state.committed = state.committed.max(through);
-        // Another collector may have stored frames that this one has not received.
-        state.received = state.received.max(state.committed);
-        Some((state.peer.clone(), ToAgent::Ack { session, through: state.committed }))
+        let through = state.committed(through)?;
+        Some((state.peer.clone(), ToAgent::Ack { session, through }))
     }
 }
 

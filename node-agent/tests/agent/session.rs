@@ -137,6 +137,74 @@ fn the_events_of_a_dropped_frame_are_sent_although_no_batch_follows() {
     assert_eq!(send_all(&mut delivery).len(), 1, "an idle agent is alive");
 }
 
+/// Sends what there is to be sent, and returns which of the frames ask for their acknowledgement.
+fn asking(delivery: &mut DeliverySession, now_ns: u64) -> Vec<(u64, bool)> {
+    delivery.advance(now_ns);
+    let mut sent = Vec::new();
+    while let Some(send) = delivery.next_send() {
+        let frame = Frame::decode(send.bytes()).unwrap();
+        sent.push((frame.sequence, !frame.may_wait));
+        delivery.sent(now_ns);
+    }
+    sent
+}
+
+#[test]
+fn an_acknowledgement_is_asked_for_every_few_seconds_and_when_nothing_follows() {
+    let mut delivery = delivery();
+    let ack = |through| ToAgent::Ack { session: SESSION, through };
+    let batch = flushed(1, 1);
+    let mut asked = Vec::new();
+    for second in 0..9 {
+        delivery.take(&batch, second * SECOND_NS);
+        let [(sequence, asks)] = asking(&mut delivery, second * SECOND_NS)[..] else { panic!("one frame") };
+        if asks {
+            asked.push(sequence);
+            delivery.handle(ack(sequence), second * SECOND_NS);
+        }
+    }
+    assert_eq!(asked, [1, 4, 7], "the dictionary, and every third second");
+    assert_eq!(delivery.wake_at_ns(), Some(9_500_000_000));
+    assert_eq!(asking(&mut delivery, 9_500_000_000), [(10, true)], "an empty frame");
+    // Only what asks is sent again.
+    assert_eq!(delivery.wake_at_ns(), Some(14_500_000_000));
+    assert_eq!(asking(&mut delivery, 14_500_000_000), [(8, false), (9, false), (10, true)]);
+    delivery.handle(ack(10), 15 * SECOND_NS);
+    assert_eq!((delivery.is_empty(), delivery.wake_at_ns()), (true, None));
+
+    let second_ns = |second: u64| 20_000_000_000 + second * SECOND_NS;
+    delivery.take(&batch, second_ns(0));
+    assert_eq!(asking(&mut delivery, second_ns(0)), [(11, true)]);
+    delivery.handle(ack(11), second_ns(0));
+    delivery.take(&batch, second_ns(1));
+    assert_eq!(asking(&mut delivery, second_ns(1)), [(12, false)]);
+    let mut ended = flushed(0, 0);
+    ended.events.push(EventRecord { job: None, event: Event::SessionEnded { at_us: 1 } });
+    delivery.take(&ended, second_ns(1));
+    assert_eq!(asking(&mut delivery, second_ns(1)), [(13, true)], "an event");
+    delivery.handle(ack(13), second_ns(1));
+    delivery.take(&batch, second_ns(1));
+    assert_eq!(asking(&mut delivery, second_ns(1)), [(14, false)]);
+    delivery.ask_always();
+    assert_eq!(asking(&mut delivery, second_ns(1)), [(15, true)], "the agent ends");
+    assert_eq!(asking(&mut delivery, second_ns(2)), []);
+}
+
+#[test]
+fn much_that_is_not_acknowledged_is_asked_for_without_delay() {
+    let mut delivery = delivery();
+    let batch = flushed(8, 512);
+    let sent: Vec<bool> = (0..100)
+        .flat_map(|number| {
+            delivery.take(&batch, number);
+            asking(&mut delivery, number)
+        })
+        .map(|(_, asks)| asks)
+        .collect();
+    let waiting = sent.iter().skip(1).take_while(|asks| !**asks).count();
+    assert!((1..20).contains(&waiting) && sent[1 + waiting..].iter().all(|asks| *asks), "{sent:?}");
+}
+
 /// Shapes of the dictionary that a collector gets when it asks for it.
 fn announced_shapes(delivery: &mut DeliverySession) -> Vec<u32> {
     delivery.handle(ToAgent::NeedDictionary { session: SESSION }, 0);

@@ -106,8 +106,7 @@ fn dictionary_ledger_and_events_travel_along() {
         until_us: None,
     };
     let events = [Event::PlanChange(change)];
-    let extras =
-        Extras { dictionary: &dictionary, ledger: &ledger, events: &events, stacks: &[], is_kept: false };
+    let extras = Extras { dictionary: &dictionary, ledger: &ledger, events: &events, ..Extras::default() };
     let bytes = wire.encode_with(&Batch::default(), extras);
     let frame = Frame::decode(&bytes).unwrap();
     assert_eq!(
