@@ -59,15 +59,15 @@ def frame(data):
     need(len(data) >= 8 and zlib.crc32(data[:-4]) == int.from_bytes(data[-4:], "little"), "the checksum is wrong")
     c = Cursor(data[4:-4])
     session, sequence, base = int.from_bytes(c.take(8), "little"), c.varint(), unzigzag(c.varint())
-    sections, blocks, empty = {1: [], 3: [], 4: [], 8: [], 10: []}, [], {9: False, 11: False}
+    sections, blocks, is_kept = {1: [], 3: [], 4: [], 8: [], 10: []}, [], False
     while c.at < len(c.data):
         kind = c.byte()
         if kind & ~16 in (2, 5, 6, 7):
             parts, of = 5 if kind & 16 else 1, kind & ~16
             blocks.append(get_block(c, of in (5, 7), of in (6, 7), parts, base, MIB - sum(map(weight, blocks))))
             need(len(blocks) <= 65536, "a frame has too many blocks")
-        elif kind in empty:
-            empty[kind] = True
+        elif kind == 9:
+            is_kept = True
         elif kind == 10:
             sections[10] += get_shape_tallies(c, 65536 - len(sections[10]))
         else:
@@ -81,7 +81,7 @@ def frame(data):
     return {"is": "frame", "session": f"{session:016x}", "sequence": sequence, "dictionary": sections[1],
             "blocks": blocks, "ledger": sections[3], "shape_tallies": sections[10],
             "events": sections[4], "stacks": sections[8],
-            "is_kept": int(empty[9]), "may_wait": int(empty[11])}
+            "is_kept": int(is_kept)}
 
 
 def unpacked(entries, before):

@@ -27,9 +27,6 @@ pub(super) struct SessionState {
     /// Newest accepted frame. All earlier frames were accepted, too.
     pub(super) received: u64,
     pub(super) committed: u64,
-    /// Newest accepted frame whose agent asks for its acknowledgement.
-    asked: u64,
-    acknowledged: u64,
     pub(super) requested: RequestTimes,
     /// Requested dictionaries that arrived since a frame was accepted.
     dictionaries: u32,
@@ -62,8 +59,6 @@ impl SessionState {
             dictionary: Dictionary::default(),
             received: committed,
             committed,
-            asked: committed,
-            acknowledged: committed,
             requested: RequestTimes::default(),
             dictionaries: 0,
             dictionary_requested: false,
@@ -104,7 +99,7 @@ impl SessionState {
         if frame.sequence > self.received + 1 {
             return self.request(ToAgent::Resend { session, from: self.received + 1 }, now);
         }
-        let (sequence, may_wait) = (frame.sequence, frame.may_wait);
+        let sequence = frame.sequence;
         let entries = std::mem::take(&mut frame.dictionary);
         let learnt = entries.into_iter().try_for_each(|entry| self.dictionary.add(session, entry, shared));
         let mut losses = Vec::new();
@@ -155,9 +150,6 @@ impl SessionState {
         }
         ended.into_iter().for_each(|job| self.dictionary.end_job(job));
         self.advance(sequence);
-        if !may_wait {
-            self.asked = sequence;
-        }
         match rejected {
             None => Verdict::Accepted(accepted),
             Some(reason) => Verdict::Rejected(accepted, Rejection { reason, events }),
@@ -238,7 +230,6 @@ impl SessionState {
                 accepted.follows = self.received;
                 losses.into_iter().for_each(|loss| accepted.add_loss(loss));
                 self.advance(last);
-                self.asked = last;
                 Verdict::Accepted(accepted)
             }
             Err(fault) => self.need_dictionary(fault, session, now),
@@ -277,16 +268,6 @@ impl SessionState {
         self.requested = RequestTimes::default();
         self.dictionaries = 0;
         self.dictionary_requested = false;
-    }
-
-    /// The store has everything up to `through`. Returns the newest frame to be acknowledged, if any.
-    pub(super) fn committed(&mut self, through: u64) -> Option<u64> {
-        self.committed = self.committed.max(through);
-        // Another collector may have stored frames that this one has not received.
-        self.received = self.received.max(self.committed);
-        let is_asked = self.asked > self.acknowledged;
-        self.acknowledged = if is_asked { self.committed } else { self.acknowledged };
-        is_asked.then_some(self.committed)
     }
 
     fn repeated(&self, session: SessionId) -> Verdict {

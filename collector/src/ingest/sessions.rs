@@ -168,12 +168,13 @@ impl Ingest {
         verdict
     }
 
-    /// The store has `session` up to `through`. Returns the acknowledgement with its peer, if the agent asks
-    /// for one.
+    /// The store has `session` up to `through`. Returns the acknowledgement with its peer.
     pub fn committed(&mut self, session: SessionId, through: u64) -> Option<(Peer, ToAgent)> {
         let state = self.sessions.get_mut(&session)?;
-        let through = state.committed(through)?;
-        Some((state.peer.clone(), ToAgent::Ack { session, through }))
+        state.committed = state.committed.max(through);
+        // Another collector may have stored frames that this one has not received.
+        state.received = state.received.max(state.committed);
+        Some((state.peer.clone(), ToAgent::Ack { session, through: state.committed }))
     }
 }
 

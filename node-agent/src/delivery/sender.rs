@@ -172,9 +172,6 @@ impl Sender {
             if self.connection.poll_events(clock::monotonic_ns()).connected {
                 self.deliveries().for_each(DeliverySession::connected);
             }
-            if ends {
-                self.delivery.ask_always();
-            }
             self.take_all();
             self.receive_all();
             let now_ns = clock::monotonic_ns();

@@ -304,10 +304,6 @@ fn kept() -> Vec<u8> {
     Wire::default().encode_with(&batch, Extras { events: &events, is_kept: true, ..Extras::default() })
 }
 
-fn may_wait() -> Vec<u8> {
-    Wire::default().encode_with(&Batch::default(), Extras { may_wait: true, ..Extras::default() })
-}
-
 fn job_details() -> Vec<Event> {
     let details = JobDetails {
         name: Some("solver (run 3)".into()),
@@ -358,7 +354,8 @@ fn step_plan_changes() -> Vec<Event> {
 }
 
 fn frame_of_extras(dictionary: &[Entry], ledger: &[LedgerEntry], events: &[Event]) -> Vec<u8> {
-    Wire::default().encode_with(&Batch::default(), Extras { dictionary, ledger, events, ..Extras::default() })
+    Wire::default()
+        .encode_with(&Batch::default(), Extras { dictionary, ledger, events, stacks: &[], is_kept: false })
 }
 
 fn function(id: u32, name: &[u8], module: Option<&str>) -> Entry {
@@ -431,7 +428,6 @@ pub(super) fn all() -> Vec<Golden> {
         frame("events", frame_of_extras(&[], &[], &events())),
         frame("firings", frame_of_extras(&[], &[], &firings())),
         frame("kept", kept()),
-        frame("may_wait", may_wait()),
         frame("session_ended", frame_of_extras(&[], &[], &[Event::SessionEnded { at_us: T0 + 2 }])),
         frame("job_details", frame_of_extras(&[], &[], &job_details())),
         frame("step_plan_changes", frame_of_extras(&[], &[], &step_plan_changes())),

@@ -106,7 +106,8 @@ fn dictionary_ledger_and_events_travel_along() {
         until_us: None,
     };
     let events = [Event::PlanChange(change)];
-    let extras = Extras { dictionary: &dictionary, ledger: &ledger, events: &events, ..Extras::default() };
+    let extras =
+        Extras { dictionary: &dictionary, ledger: &ledger, events: &events, stacks: &[], is_kept: false };
     let bytes = wire.encode_with(&Batch::default(), extras);
     let frame = Frame::decode(&bytes).unwrap();
     assert_eq!(

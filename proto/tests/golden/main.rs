@@ -178,7 +178,7 @@ fn second_decoder_refuses_invalid_frames() {
         ("cut", Direction::Frame, good[..good.len() - 5].to_vec(), "the checksum is wrong"),
         ("another version", Direction::Frame, another_version, "another version"),
         ("another protocol", Direction::Frame, b"GET / HTTP/1.1".to_vec(), "no bytes of this protocol"),
-        ("an unknown section", Direction::Frame, frame_of(&[12]), "no kind of section"),
+        ("an unknown section", Direction::Frame, frame_of(&[11]), "no kind of section"),
         ("windows of no block", Direction::Frame, frame_of(&[17, 1]), "no kind of section"),
         (
             "too long a window",

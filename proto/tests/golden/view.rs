@@ -48,7 +48,6 @@ pub(crate) fn of_frame(frame: &Frame) -> Json {
         ("events", list(&frame.events, of_event)),
         ("stacks", list(&frame.stacks, of_stacks)),
         ("is_kept", frame.is_kept.into()),
-        ("may_wait", frame.may_wait.into()),
     ])
 }
 

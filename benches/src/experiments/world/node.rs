@@ -204,7 +204,7 @@ impl<'a> JobRun<'a> {
         let ledger = self.ledger(node)?;
         node.samples += batch.samples();
         let extras =
-            Extras { dictionary: &dictionary, ledger: &ledger, events: &events, ..Extras::default() };
+            Extras { dictionary: &dictionary, ledger: &ledger, events: &events, stacks: &[], is_kept: false };
         if is_last {
             node.retiring.push_back((node.outbox.sequence() + 1, self.job.handle));
         }

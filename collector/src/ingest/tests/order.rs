@@ -23,25 +23,6 @@ fn accepts_frames_in_order_and_no_repetitions() {
 }
 
 #[test]
-fn frames_that_may_wait_are_acknowledged_with_the_next_one_that_asks() {
-    let (mut ingest, _, mut frames) = opened(0, 4);
-    frames[1].may_wait = true;
-    frames[2].may_wait = true;
-    let ack = |through| Some((peer(), ToAgent::Ack { session: SESSION, through }));
-    accepted(ingest.frame(&peer(), frames[0].clone(), at(0)));
-    accepted(ingest.frame(&peer(), frames[1].clone(), at(0)));
-    assert_eq!(ingest.committed(SESSION, 2), ack(2), "the first asks");
-    accepted(ingest.frame(&peer(), frames[2].clone(), at(0)));
-    assert_eq!(ingest.committed(SESSION, 3), None);
-    let Verdict::Repeated(again) = ingest.frame(&peer(), frames[2].clone(), at(0)) else {
-        panic!("it is stored")
-    };
-    assert_eq!(again.map(|message| (peer(), message)), ack(3));
-    accepted(ingest.frame(&peer(), frames[3].clone(), at(0)));
-    assert_eq!(ingest.committed(SESSION, 4), ack(4));
-}
-
-#[test]
 fn restarted_collector_requests_frames_and_dictionary() {
     let (mut ingest, _, frames) = opened(1, 3);
     let verdict = ingest.frame(&peer(), frames[2].clone(), at(0));

@@ -103,7 +103,7 @@ impl Agent {
             batch.push(index, instant, values.iter().copied()).unwrap();
         }
         let mut bytes = Vec::new();
-        let extras = Extras { dictionary: &dictionary, ledger, events, is_kept, ..Extras::default() };
+        let extras = Extras { dictionary: &dictionary, ledger, events, stacks: &[], is_kept };
         self.encoder.encode(&mut bytes, self.session, self.sequence, &batch, extras).unwrap();
         self.outbox.insert(self.sequence, bytes);
         self.sequence

@@ -215,13 +215,12 @@ impl Outbox {
         }
     }
 
-    /// Records that [`Outbox::next_outgoing`] was sent. Returns its last number; 0 if there was nothing.
-    pub fn sent(&mut self) -> u64 {
-        let Some(entry) = self.entries.get(self.under_way) else { return 0 };
-        self.under_way += 1;
-        self.under_way_bytes += entry.weight();
-        self.sent_through = self.sent_through.max(entry.last);
-        entry.last
+    pub fn sent(&mut self) {
+        if let Some(entry) = self.entries.get(self.under_way) {
+            self.under_way += 1;
+            self.under_way_bytes += entry.weight();
+            self.sent_through = self.sent_through.max(entry.last);
+        }
     }
 
     /// Records that everything up to `through` is stored. Returns the freed entries. A number that was never

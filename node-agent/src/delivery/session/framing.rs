@@ -8,8 +8,8 @@ use polymeter_proto::stacks::StackInterval;
 use polymeter_proto::wire::dictionary::Entry;
 use polymeter_proto::wire::frame::Extras;
 
+use super::DeliverySession;
 use super::spool_mode::SpoolMode;
-use super::{ASK_NS, DeliverySession, WAITING_BYTES};
 use crate::delivery::frame_builder::{FrameBuilder, FrameParts};
 use crate::delivery::frame_summary::FrameSummary;
 use crate::delivery::outbox::Dropped;
@@ -65,15 +65,10 @@ impl DeliverySession {
         let last = self.outbox.next_sequence() - 1;
         self.builder.divided(first, last);
         revived.into_iter().for_each(|job| self.retire_after(job, last));
-        self.bound_outbox();
-        true
-    }
-
-    /// Makes room, unless there is a spool that takes what has none.
-    pub(super) fn bound_outbox(&mut self) {
         if self.spool_mode == SpoolMode::Off {
             self.make_room();
         }
+        true
     }
 
     /// Drops frames until the outbox is within its limit: without a spool, or if the spool has no room
@@ -97,16 +92,12 @@ impl DeliverySession {
         let events: Vec<Event> = records.iter().map(|record| record.event.clone()).collect();
         let sequence = self.outbox.next_sequence();
         let mut bytes = Vec::new();
-        let may_wait = dictionary.is_empty() && events.is_empty() && self.may_wait(samples);
-        let Samples { stacks, is_kept, .. } = samples;
-        let extras = Extras { dictionary, ledger, events: &events, stacks, is_kept, may_wait };
+        let extras =
+            Extras { dictionary, ledger, events: &events, stacks: samples.stacks, is_kept: samples.is_kept };
         if self.encoder.encode(&mut bytes, self.session, sequence, samples.batch, extras).is_err() {
             return self.push_divided(samples, dictionary, ledger, records);
         }
         bytes.shrink_to_fit();
-        if !may_wait {
-            self.asks_with(sequence);
-        }
         for record in &records {
             let is_end = matches!(
                 record.event,
@@ -159,29 +150,8 @@ impl DeliverySession {
             let summary = samples.summary(&self.builder);
             self.counts.samples_refused += summary.samples();
             self.counts.events_dropped += records.len() as u64;
-            self.asks_with(self.outbox.next_sequence());
             self.outbox.push_note(&summary);
         }
-    }
-
-    /// True if a frame of nothing but these samples need not ask for its acknowledgement, since a later one
-    /// does so soon.
-    fn may_wait(&self, samples: Samples<'_>) -> bool {
-        let has_asked = self.framed_ns.saturating_sub(self.asked_ns) < ASK_NS;
-        let is_short = self.outbox.bytes() < WAITING_BYTES.min(self.window_bytes / 4);
-        has_asked && is_short && !samples.is_kept && !self.asks_always
-    }
-
-    fn asks_with(&mut self, sequence: u64) {
-        (self.asked, self.asked_ns) = (self.asked.max(sequence), self.framed_ns);
-    }
-
-    /// Makes a frame without samples that asks for the acknowledgement of those before it.
-    pub(super) fn push_ask(&mut self, now_ns: u64) {
-        let batch = Batch::default();
-        self.framed_ns = now_ns;
-        self.push_frame(Samples { batch: &batch, stacks: &[], is_kept: false }, &[], &[], Vec::new());
-        self.bound_outbox();
     }
 
     /// Forgets the job when frame `sequence`, the last that mentions it so far, is acknowledged.

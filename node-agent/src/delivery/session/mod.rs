@@ -22,17 +22,6 @@ use crate::delivery::outbox::{Outbox, Outgoing};
 /// Most bytes under way without an acknowledgement. More would only fill buffers that a restart loses.
 const WINDOW_BYTES: usize = 8 * 1024 * 1024;
 
-/// Time without a request for an acknowledgement after which a frame asks for one. Each acknowledgement wakes
-/// the sender and libzmq's thread.
-const ASK_NS: u64 = 2_500_000_000;
-
-/// The same for frames that no other frame follows. Shorter than the wait before frames are sent again or
-/// spilled.
-const ASK_LATEST_NS: u64 = 3_500_000_000;
-
-/// Most bytes of frames that do not ask.
-const WAITING_BYTES: usize = 64 * 1024;
-
 /// First wait for an acknowledgement before everything is sent again; it doubles each time.
 const RESEND_NS: u64 = 5_000_000_000;
 const RESEND_MOST_NS: u64 = 60_000_000_000;
@@ -101,11 +90,6 @@ pub struct DeliverySession {
     looked_in: u64,
     /// Messages with the whole dictionary, which the collector has requested. Sent before frames.
     dictionary: VecDeque<Vec<u8>>,
-    /// Newest frame that asks for an acknowledgement.
-    asked: u64,
-    asked_ns: u64,
-    /// True if each frame asks.
-    asks_always: bool,
     resend_at_ns: Option<u64>,
     resend_after_ns: u64,
     /// Last refused frame, and how often it was refused.
@@ -152,7 +136,8 @@ impl DeliverySession {
 
     /// Records that the result of [`DeliverySession::next_send`] was sent.
     pub fn sent(&mut self, now_ns: u64) {
-        if self.dictionary.pop_front().is_none() && self.outbox.sent() <= self.asked {
+        if self.dictionary.pop_front().is_none() {
+            self.outbox.sent();
             self.resend_at_ns.get_or_insert(now_ns + self.resend_after_ns);
         }
     }
@@ -166,8 +151,6 @@ impl DeliverySession {
                 let lost = self.outbox.resend_from(from.max(1));
                 // Events are not repeated: the store may have them, and would have them twice.
                 self.builder.lost(&lost, Vec::new());
-                // Frames that were acknowledged are in the outbox again.
-                self.bound_outbox();
             }
             ToAgent::NeedDictionary { session } if session == self.session => {
                 self.dictionary = ToCollector::dictionaries(self.session, &self.all_entries()).into();
@@ -192,8 +175,7 @@ impl DeliverySession {
         self.quiet_since_ns = now_ns;
         self.refusal_logged = false;
         self.resend_after_ns = RESEND_NS;
-        let awaits_answer = self.outbox.awaits_answer() && self.outbox.oldest() <= self.asked;
-        self.resend_at_ns = awaits_answer.then_some(now_ns + RESEND_NS);
+        self.resend_at_ns = self.outbox.awaits_answer().then_some(now_ns + RESEND_NS);
         // The dictionary must define the jobs of all frames that may be sent again.
         let oldest = self.outbox.oldest_kept();
         let (builder, held_jobs) = (&mut self.builder, &self.held_jobs);
@@ -251,13 +233,10 @@ impl DeliverySession {
         self.resend_at_ns = None;
     }
 
-    /// Does what is due: sends everything again if no acknowledgement came within the wait, asks for one for
-    /// frames that no other frame follows, and reports what no batch carries.
+    /// Does what is due: sends everything again if no acknowledgement came within the wait, and reports what
+    /// no batch carries.
     pub fn advance(&mut self, now_ns: u64) {
         self.take_nothing(now_ns);
-        if self.ask_at_ns().is_some_and(|at_ns| now_ns >= at_ns) {
-            self.push_ask(now_ns);
-        }
         if self.resend_at_ns.is_some_and(|at_ns| now_ns >= at_ns) {
             self.outbox.resend_all();
             self.resend_after_ns = (self.resend_after_ns * 2).min(RESEND_MOST_NS);
@@ -268,18 +247,8 @@ impl DeliverySession {
     /// Returns the time at which to call [`DeliverySession::advance`] next and, with a spool,
     /// [`DeliverySession::spill`].
     pub fn wake_at_ns(&self) -> Option<u64> {
-        [self.resend_at_ns, self.ask_at_ns(), self.spill_at_ns()].into_iter().flatten().min()
-    }
-
-    /// Asks for the acknowledgement of all frames without delay: nothing may follow them.
-    pub fn ask_always(&mut self) {
-        self.asks_always = true;
-    }
-
-    /// Time at which to ask for the acknowledgement of frames that do not ask themselves.
-    fn ask_at_ns(&self) -> Option<u64> {
-        let is_asked = self.outbox.is_empty() || self.outbox.next_sequence() <= self.asked.saturating_add(1);
-        (!is_asked).then_some(if self.asks_always { 0 } else { self.asked_ns + ASK_LATEST_NS })
+        let spill_at_ns = self.spill_at_ns();
+        self.resend_at_ns.into_iter().chain(spill_at_ns).min()
     }
 
     /// True if an event or tally is in no frame yet.

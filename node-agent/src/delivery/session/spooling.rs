@@ -125,8 +125,6 @@ impl DeliverySession {
         now_ns: u64,
         spool_mode: SpoolMode,
     ) -> Self {
-        // An earlier session has no later frames that could ask.
-        let asked = if matches!(spool_mode, SpoolMode::Replay(_)) { u64::MAX } else { 0 };
         Self {
             session: outbox.session(),
             // Sent frames are not dropped, because they may be stored. So half of the outbox is left for
@@ -139,9 +137,6 @@ impl DeliverySession {
             unused_shapes: (Vec::new(), 0),
             looked_in: 0,
             dictionary: Default::default(),
-            asked,
-            asked_ns: now_ns,
-            asks_always: false,
             resend_at_ns: None,
             resend_after_ns: RESEND_NS,
             refused: (0, 0),

@@ -3,8 +3,7 @@
 use super::format::{
     Block, BlockHistogram, BlockWindows, CHANGES, CHECKSUM_BYTES, Frame, MAGIC, SECTION_BLOCK,
     SECTION_DICTIONARY, SECTION_EVENTS, SECTION_KEPT, SECTION_LEDGER, SECTION_LONE_BLOCK,
-    SECTION_LONE_PARTIAL_BLOCK, SECTION_MAY_WAIT, SECTION_PARTIAL_BLOCK, SECTION_SHAPE_TALLIES,
-    SECTION_STACKS, WINDOWS,
+    SECTION_LONE_PARTIAL_BLOCK, SECTION_PARTIAL_BLOCK, SECTION_SHAPE_TALLIES, SECTION_STACKS, WINDOWS,
 };
 use super::ledger::{PackedEntry, get_shape_tallies, unpack};
 use crate::series::{SessionId, ShapeId};
@@ -50,7 +49,6 @@ pub(super) fn frame(bytes: &[u8]) -> Result<Frame, DecodeError> {
         events: Vec::new(),
         stacks: Vec::new(),
         is_kept: false,
-        may_wait: false,
     };
     let mut values_left = limits::FRAME_VALUES;
     while !cursor.is_empty() {
@@ -68,7 +66,6 @@ pub(super) fn frame(bytes: &[u8]) -> Result<Frame, DecodeError> {
                 check_stacks(&frame.stacks)?;
             }
             SECTION_KEPT => frame.is_kept = true,
-            SECTION_MAY_WAIT => frame.may_wait = true,
             kind => {
                 if frame.blocks.len() == limits::FRAME_BLOCKS {
                     return Err(DecodeError::Contradiction("a frame has too many blocks"));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::format::{
     CHANGES, Extras, MAGIC, Oversized, SECTION_BLOCK, SECTION_DICTIONARY, SECTION_EVENTS, SECTION_KEPT,
-    SECTION_LEDGER, SECTION_LONE_BLOCK, SECTION_LONE_PARTIAL_BLOCK, SECTION_MAY_WAIT, SECTION_PARTIAL_BLOCK,
+    SECTION_LEDGER, SECTION_LONE_BLOCK, SECTION_LONE_PARTIAL_BLOCK, SECTION_PARTIAL_BLOCK,
     SECTION_SHAPE_TALLIES, SECTION_STACKS, WINDOWS,
 };
 use super::ledger::{pack, put_shape_tallies};
@@ -43,7 +43,7 @@ impl Encoder {
         batch: &Batch,
         extras: Extras<'_>,
     ) -> Result<(), Oversized> {
-        let Extras { dictionary, ledger, events, stacks, is_kept, may_wait } = extras;
+        let Extras { dictionary, ledger, events, stacks, is_kept } = extras;
         let longest = dictionary.len().max(ledger.len()).max(events.len()).max(stacks.len());
         let counts: usize = stacks.iter().map(|interval| interval.counts.len()).sum();
         let has_long = stacks.iter().any(|interval| interval.counts.len() > limits::STACK_COUNTS);
@@ -60,9 +60,6 @@ impl Encoder {
         self.put_section(out, SECTION_DICTIONARY, dictionary);
         if is_kept {
             out.push(SECTION_KEPT);
-        }
-        if may_wait {
-            out.push(SECTION_MAY_WAIT);
         }
         self.put_blocks(out, batch, base_us);
         let (of_shapes, named) = divide(ledger, &batch.shapes);

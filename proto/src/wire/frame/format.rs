@@ -23,9 +23,6 @@ pub(super) const SECTION_STACKS: u8 = 8;
 /// Without content: all blocks of the frame are samples that a ring kept.
 pub(super) const SECTION_KEPT: u8 = 9;
 
-/// Without content: the sender asks for the acknowledgement with a later frame.
-pub(super) const SECTION_MAY_WAIT: u8 = 11;
-
 /// Tallies of the sources of shapes, which need no names.
 pub(super) const SECTION_SHAPE_TALLIES: u8 = 10;
 
@@ -54,8 +51,6 @@ pub struct Frame {
     pub stacks: Vec<StackInterval>,
     /// True if a ring kept the samples of the blocks.
     pub is_kept: bool,
-    /// True if it is acknowledged with a later frame.
-    pub may_wait: bool,
 }
 
 /// Samples of one shape.
@@ -135,8 +130,6 @@ pub struct Extras<'a> {
     pub stacks: &'a [StackInterval],
     /// True if a ring kept the samples of the batch.
     pub is_kept: bool,
-    /// True if the acknowledgement may wait until a later frame asks for it.
-    pub may_wait: bool,
 }
 
 /// Error of a frame that must be divided: it would exceed [`crate::limits::FRAME_BYTES`], or have more than
