@@ -83,6 +83,15 @@ pub(crate) struct Evaluator {
     owners: BTreeMap<JobHandle, u32>,
     /// How often the rules of jobs changed.
     changes: u64,
+    /// None after a change of the rules.
+    about: Option<About>,
+}
+
+/// What any rule is about that is not in samples of its job.
+#[derive(Debug, Clone, Copy)]
+struct About {
+    node_metrics: bool,
+    gpu_errors: bool,
 }
 
 impl Evaluator {
@@ -97,6 +106,7 @@ impl Evaluator {
             fired: Turns::new(WAITING),
             owners: BTreeMap::new(),
             changes: 0,
+            about: None,
         }
     }
 
@@ -119,6 +129,7 @@ impl Evaluator {
             return;
         }
         self.site = rules.into_iter().map(Arc::new).collect();
+        self.about = None;
         for job in self.jobs.values_mut() {
             let mut before = std::mem::take(&mut job.rules);
             for rule in &self.site {
@@ -162,6 +173,7 @@ impl Evaluator {
         }
         triggers.rules_changed();
         self.changes += 1;
+        self.about = None;
         // Only the owner of a job, and administrators, add rules.
         if !by.administrator {
             self.owners.insert(job.handle, by.uid);
@@ -177,6 +189,7 @@ impl Evaluator {
         triggers.rules_changed();
         let is_removed = triggers.rules.len() < before;
         self.changes += u64::from(is_removed);
+        self.about = None;
         is_removed
     }
 
@@ -221,7 +234,7 @@ impl Evaluator {
     }
 
     pub(super) fn samples(&mut self, batch: &Batch, voice: Voice) {
-        let has_node_tests = self.has_node_tests();
+        let has_node_tests = self.about().node_metrics;
         let shapes = batch.shapes().iter();
         let chosen: Vec<Vec<(JobHandle, Chosen)>> =
             shapes.map(|shape| self.choose(shape, voice, has_node_tests)).collect();
@@ -271,9 +284,18 @@ impl Evaluator {
         chosen
     }
 
-    fn has_node_tests(&self) -> bool {
-        let mut tests = self.rules().flat_map(|rule| rule.when.metric_tests());
-        tests.any(|test| test.metric.starts_with(NODE_METRICS))
+    /// With thousands of rules this takes longer than the samples of a batch: it is found once.
+    fn about(&mut self) -> About {
+        if let Some(about) = self.about {
+            return about;
+        }
+        let tests = || self.rules().flat_map(|rule| rule.when.metric_tests());
+        let about = About {
+            node_metrics: tests().any(|test| test.metric.starts_with(NODE_METRICS)),
+            gpu_errors: self.rules().any(|rule| rule.when.event() == Some(JobEvent::Xid)),
+        };
+        self.about = Some(about);
+        about
     }
 
     fn rules(&self) -> impl Iterator<Item = &Rule> {
@@ -285,7 +307,7 @@ impl Evaluator {
     /// Fires the rules about errors of GPUs for the jobs that these concern. Costs nothing without such
     /// rules.
     pub(super) fn gpu_errors(&mut self, batch: &Batch) {
-        if !self.rules().any(|rule| rule.when.event() == Some(JobEvent::Xid)) {
+        if !self.about().gpu_errors {
             self.gpu_errors.forget_all();
             return;
         }
@@ -350,7 +372,7 @@ impl Evaluator {
 
     pub(super) fn forget_ended(&mut self, now_us: i64) {
         self.gpu_errors.forget(now_us.saturating_sub(AFTER_END_US));
-        let owners = &mut self.owners;
+        let (owners, known) = (&mut self.owners, self.jobs.len());
         self.jobs.retain(|job, triggers| {
             let is_known =
                 triggers.ended_us.is_none_or(|ended_us| now_us < ended_us.saturating_add(AFTER_END_US));
@@ -359,6 +381,9 @@ impl Evaluator {
             }
             is_known
         });
+        if self.jobs.len() < known {
+            self.about = None;
+        }
     }
 }
 

@@ -259,6 +259,33 @@ fn a_storm_is_held_back() {
     assert_eq!(listed[0].held_back, 1000 - count as u64);
 }
 
+#[test]
+fn rules_about_the_node_count_from_each_change_on() {
+    let (mut evaluator, job) = (evaluator(), job(1));
+    let mut node = shape(&job, &[("node.memory.available", Kind::Gauge)]);
+    Arc::get_mut(&mut node).unwrap().job = None;
+    let mut second = 0;
+    let mut sampled = |evaluator: &mut Evaluator| {
+        for value in [0, 2000] {
+            second += 1;
+            evaluator.samples(&batch(&node, &[(BEGIN_US + second * SECOND_US, &[value])]), Voice::Plan);
+        }
+        fired(evaluator).len()
+    };
+    let about_node = |name: &str| rule(name, "node.memory.available > 1000");
+    assert_eq!(sampled(&mut evaluator), 0);
+    evaluator.add(&job, rule("own", "memory.current > 1000"), OWNER).unwrap();
+    assert_eq!(sampled(&mut evaluator), 0);
+    evaluator.add(&job, about_node("own"), OWNER).unwrap();
+    assert_eq!(sampled(&mut evaluator), 1, "replaced");
+    assert!(evaluator.remove(job.handle, &"own".try_into().unwrap()));
+    assert_eq!(sampled(&mut evaluator), 0);
+    evaluator.set_site(vec![about_node("site")]);
+    assert_eq!(sampled(&mut evaluator), 1);
+    evaluator.set_site(Vec::new());
+    assert_eq!(sampled(&mut evaluator), 0);
+}
+
 /// Users' rules in 500 jobs fire with every other sample: they hold back each other, and no rule of the site.
 #[test]
 fn a_storm_of_500_jobs_does_not_hold_back_the_site() {
