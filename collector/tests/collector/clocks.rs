@@ -139,6 +139,8 @@ fn clocks_of_nodes_are_compared_by_the_collectors(environment: &mut TestEnvironm
         }
         agents.push(agent);
     }
+    let stored = "SELECT count(*) FROM session WHERE clock_offset_us IS NOT NULL";
+    assert_eq!(environment.number(stored), 2, "no offset of the clock that is right");
     for (agent, (_, ahead_s)) in agents.iter_mut().zip(offsets) {
         agent.frame(&[], &[], &[ended(at(begin_us, 75, ahead_s))]);
         deliver(agent);

@@ -227,8 +227,11 @@ fn place(lock: &Path) -> io::Result<Option<File>> {
 
 /// Time in which any thread of the machine waited for a CPU; zero if the kernel does not measure it.
 fn waited() -> Duration {
-    let text = fs::read_to_string("/proc/pressure/cpu").unwrap_or_default();
-    let total = text.lines().next().and_then(|some| some.rsplit_once("total="));
+    waited_in(&fs::read_to_string("/proc/pressure/cpu").unwrap_or_default())
+}
+
+fn waited_in(pressure: &str) -> Duration {
+    let total = pressure.lines().next().and_then(|some| some.rsplit_once("total="));
     Duration::from_micros(total.and_then(|(_, total)| total.parse().ok()).unwrap_or(0))
 }
 
@@ -330,6 +333,25 @@ mod tests {
     fn a_test_that_does_not_end_has_failed() {
         let test = Test::new("harness::waits_for_ever", waits_for_ever);
         assert_eq!(outcome(test, Duration::from_secs(1)), Err("still running after 1 s".to_owned()));
+    }
+
+    #[test]
+    fn as_many_tests_as_there_are_cpus_begin_at_once() {
+        let directory = tempfile::tempdir().unwrap();
+        let lock = directory.path().join("lock");
+        let cpus = thread::available_parallelism().map_or(1, NonZero::get);
+        let mut places: Vec<Option<File>> = (0..cpus).map(|_| place(&lock).unwrap()).collect();
+        assert!(places.iter().all(Option::is_some), "{places:?}");
+        places.pop();
+        assert!(place(&lock).unwrap().is_some(), "the place of a test that has ended");
+    }
+
+    #[test]
+    fn the_time_of_waits_is_that_of_any_thread() {
+        let text = "some avg10=1.98 avg60=8.90 avg300=38.50 total=8558579258\n\
+                    full avg10=0.00 avg60=0.00 avg300=0.00 total=7\n";
+        assert_eq!(waited_in(text), Duration::from_micros(8_558_579_258));
+        assert_eq!(waited_in(""), Duration::ZERO);
     }
 
     #[test]

@@ -87,7 +87,7 @@ pub(crate) struct Evaluator {
     about: Option<About>,
 }
 
-/// What any rule is about that is not in samples of its job.
+/// Whether any rule is about metrics of the node, or about errors of GPUs.
 #[derive(Debug, Clone, Copy)]
 struct About {
     node_metrics: bool,
@@ -284,7 +284,8 @@ impl Evaluator {
         chosen
     }
 
-    /// With thousands of rules this takes longer than the samples of a batch: it is found once.
+    /// Searches the rules once after each change: among thousands the search takes longer than the samples of
+    /// a batch.
     fn about(&mut self) -> About {
         if let Some(about) = self.about {
             return about;
