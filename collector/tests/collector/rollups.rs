@@ -7,7 +7,7 @@ use polymeter_collector::Collector;
 use crate::support::agent::{Agent, shape};
 use crate::support::{Kind, TestEnvironment, now_us, wait_until};
 
-scenarios![rollups_equal_the_samples, late_samples_are_added];
+scenarios![rollups_equal_the_samples, late_samples_are_added, no_temporary_files_are_written];
 
 const SECOND_US: i64 = 1_000_000;
 pub(crate) const HOUR_US: i64 = 3600 * SECOND_US;
@@ -305,4 +305,39 @@ fn late_samples_are_added(environment: &mut TestEnvironment) {
     let collector = restart(environment, collector);
     wait_until("the late samples are added", || difference(environment).is_none());
     collector.stop().unwrap();
+}
+
+/// 30,000 buckets take more memory than a server grants without being told.
+fn no_temporary_files_are_written(environment: &mut TestEnvironment) {
+    match environment.kind {
+        Kind::Postgres | Kind::Timescale => {}
+        // It has no such memory to set; the computation of the distributed is that of PostgreSQL.
+        Kind::Sqlite | Kind::Citus => return,
+    }
+    environment.collector().stop().unwrap();
+    let begin_us = begin_us();
+    let begin = format!("to_timestamp({})", begin_us / SECOND_US);
+    if environment.kind == Kind::Postgres {
+        environment
+            .execute(&format!("SELECT polymeter_create_partition(CAST({begin} AT TIME ZONE 'UTC' AS date))"));
+    }
+    environment.execute(&format!(
+        "INSERT INTO samples (time, series_id, value)
+         SELECT {begin} + number * interval '5 s', series, number FROM generate_series(1, 1000) series, generate_series(0, 59) number"
+    ));
+    let collector = environment.collector();
+    wait_until_computed(environment, begin_us + 300 * SECOND_US);
+    collector.stop().unwrap();
+    assert_eq!(environment.number("SELECT count(*) FROM samples_10s"), 30_000);
+    // The maintenance is counted once its connection has ended.
+    let others = "SELECT count(*) FROM pg_stat_activity
+         WHERE datname = current_database() AND backend_type = 'client backend' AND pid <> pg_backend_pid()";
+    wait_until("all connections have ended", || environment.number(others) == 0);
+    const WRITTEN: &str = "SELECT temp_bytes FROM pg_stat_database WHERE datname = current_database()";
+    assert_eq!(environment.number(WRITTEN), 0);
+    // The figure counts what is written.
+    environment.execute(
+        "SET work_mem = '64kB'; SELECT count(*) FROM (SELECT value FROM samples ORDER BY value) AS sorted",
+    );
+    wait_until("a sort is counted", || environment.number(WRITTEN) > 0);
 }

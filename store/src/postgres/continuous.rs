@@ -6,9 +6,10 @@
 
 use tracing::info;
 
+use super::parameters::{hash_aggregation, set};
 use crate::StoreError;
 use crate::backend::{Connection, Task};
-use crate::error::{Context, DatabaseError};
+use crate::error::Context;
 use crate::stop::Stop;
 
 /// The statements that create the aggregates, empty at first.
@@ -50,6 +51,10 @@ const REFRESHING: &str = "refresh the rollups";
 const AGGREGATES: [(&str, u64, u64); 3] =
     [("samples_10s", 180, 8640), ("samples_1min", 180, 1440), ("samples_1h", 168, 168)];
 
+/// The memory for buckets. The planner reckons with 16 kB for a bucket, for `first` and `last`, which takes
+/// 0.9 kB: these are 250,000 buckets, in 225 MB.
+const MEMORY_MB: u32 = 4000;
+
 /// The size of the samples that one transaction refreshes: a few million if they are compressed.
 const BATCH_BYTES: u64 = 16 << 20;
 
@@ -85,6 +90,10 @@ fn refresh(
     // Merging the many small batches of recent samples in their order costs more than to aggregate them by
     // hash.
     set(connection, "timescaledb.enable_decompression_sorted_merge", "off").context(REFRESHING)?;
+    let parameters = hash_aggregation(MEMORY_MB);
+    for (name, value) in &parameters {
+        set(connection, name, value).context(REFRESHING)?;
+    }
     let refreshes_stepwise: bool = connection
         .select_one(
             "SELECT EXISTS (SELECT FROM pg_proc
@@ -115,6 +124,10 @@ fn refresh(
         );
         connection.execute(&call, &[]).context(REFRESHING)?;
     }
+    // Not for the tasks that follow: a join would take all of it. After an error they have a new connection.
+    for (name, _) in parameters {
+        connection.execute(&format!("RESET {name}"), &[]).context(REFRESHING)?;
+    }
     Ok(())
 }
 
@@ -140,10 +153,4 @@ fn compress(connection: &mut dyn Connection, stop: &Stop) -> Result<(), StoreErr
         info!("compressed the rollups in {chunk}");
     }
     set(connection, "lock_timeout", "0").context(ACTION)
-}
-
-/// Sets a parameter of the connection, if the server knows it.
-pub(super) fn set(connection: &mut dyn Connection, name: &str, value: &str) -> Result<(), DatabaseError> {
-    let set = "SELECT set_config(name, $2, false) FROM pg_settings WHERE name = $1";
-    connection.query(set, &[name.into(), value.into()]).map(drop)
 }

@@ -12,6 +12,7 @@ mod kept;
 mod maintenance;
 mod measure;
 mod migrations;
+mod parameters;
 mod partitions;
 mod parts;
 mod reorder;

@@ -10,6 +10,7 @@
 use polymeter_proto::units::counted;
 use tracing::info;
 
+use super::parameters::set;
 use crate::StoreError;
 use crate::backend::{Connection, Task};
 use crate::error::Context;
@@ -42,7 +43,7 @@ fn reorder(connection: &mut dyn Connection, stop: &Stop) -> Result<(), StoreErro
         ("timescaledb.max_tuples_decompressed_per_dml_transaction", "0"),
         ("work_mem", "64MB"),
     ] {
-        super::continuous::set(connection, name, value).context(ACTION)?;
+        set(connection, name, value).context(ACTION)?;
     }
     while !stop.is_requested() {
         let Some((begin, end, rows)) = next_period(connection)? else { break };

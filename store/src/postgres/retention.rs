@@ -12,6 +12,7 @@ use crate::retention::{Cutoffs, Level, Part, PartKind};
 use crate::stop::Stop;
 use crate::value::Value;
 
+use super::parameters::set_locally;
 use super::{continuous, kept, parts, rollup_tables};
 
 /// Removes what the policy does not keep. A part that a query reads for long is tried again.
@@ -94,8 +95,7 @@ fn begin(connection: &mut dyn Connection) -> Result<(), DatabaseError> {
         ("timescaledb.skip_cagg_invalidation", "on"),
         ("timescaledb.enable_direct_compress_insert", "on"),
     ] {
-        let set = "SELECT set_config(name, $2, true) FROM pg_settings WHERE name = $1";
-        connection.query(set, &[name.into(), value.into()])?;
+        set_locally(connection, name, value)?;
     }
     // A job that is kept from now on finds out what was removed before.
     connection.execute("LOCK TABLE kept_job IN SHARE MODE", &[])?;

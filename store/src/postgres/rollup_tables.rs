@@ -9,6 +9,7 @@
 use std::collections::BTreeMap;
 
 use super::citus;
+use super::parameters::{hash_aggregation, set_locally};
 use crate::StoreError;
 use crate::accepted::Accepted;
 use crate::backend::{Connection, Task};
@@ -41,6 +42,9 @@ const DAY_US: usize = 86_400_000_000;
 
 /// The time after which buckets are computed. Samples arrive within a minute, except for those from a spool.
 const DELAY: &str = "interval '1 min'";
+
+/// The memory for buckets: half a million of them.
+const MEMORY_MB: u32 = 256;
 
 /// A relation of rollups.
 struct Rollup {
@@ -278,6 +282,9 @@ fn replace(
         connection.execute("SELECT polymeter_create_rollup_partitions($1)", &[Value::Time(part_us)])?;
     }
     connection.execute(&format!("DELETE FROM {table} WHERE time >= $1 AND time < $2"), &range)?;
+    for (name, value) in hash_aggregation(MEMORY_MB) {
+        set_locally(connection, name, &value)?;
+    }
     // Where samples are distributed, each shard computes the buckets of its nodes: Citus cannot combine these
     // aggregates.
     let is_distributed = *source == "samples" && citus::has_functions(connection)?;
