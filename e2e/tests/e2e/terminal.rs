@@ -22,9 +22,11 @@ impl Terminal {
         }
         let words = std::iter::once(command.get_program()).chain(command.get_args());
         let words: Vec<_> = words.map(|word| format!("'{}'", word.to_str().unwrap())).collect();
-        let line = format!("stty cols 80 rows 24 && echo pid:$$: && exec {}", words.join(" "));
+        // The shell reports the status: that of `script` was once 0 for a command that a signal had ended.
+        let start = "stty cols 80 rows 24; sh -c 'echo pid:$$: && exec \"$@\"' sh";
+        let line = format!("{start} {}; echo status:$?:", words.join(" "));
         let mut script = Command::new("script")
-            .args(["-q", "-e", "-c", &line, "/dev/null"])
+            .args(["-q", "-c", &line, "/dev/null"])
             .envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))))
             .env("TERM", "xterm-256color")
             .env("SHELL", "/bin/sh")
@@ -76,14 +78,12 @@ impl Terminal {
     }
 
     pub(crate) fn pid(&mut self) -> Pid {
-        let shown = self.shown();
-        let pid = shown.split("pid:").nth(1).and_then(|rest| rest.split(':').next()).unwrap();
-        Pid::from_raw(pid.parse().unwrap()).unwrap()
+        Pid::from_raw(number(&self.shown(), "pid:").unwrap()).unwrap()
     }
 
     /// Waits for the end and returns the exit status. The terminal must have been restored.
     pub(crate) fn end(mut self) -> Option<i32> {
-        let status = self.script.wait().unwrap();
+        self.script.wait().unwrap();
         while let Ok(more) = self.shown.recv() {
             self.all.extend(more);
         }
@@ -91,8 +91,13 @@ impl Terminal {
         let (entered, left) = (all.rfind("\u{1b}[?1049h"), all.rfind("\u{1b}[?1049l"));
         assert!(entered.is_some() && left > entered, "the screen is given back: {all:?}");
         assert!(all.rfind("\u{1b}[?25h") > all.rfind("\u{1b}[?25l"), "the cursor is given back: {all:?}");
-        status.code()
+        number(&all, "status:")
     }
+}
+
+/// Returns the number between `before` and the next colon.
+fn number(shown: &str, before: &str) -> Option<i32> {
+    shown.split(before).nth(1)?.split(':').next()?.parse().ok()
 }
 
 /// Words of an output without its escape sequences.
