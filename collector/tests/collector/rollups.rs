@@ -307,11 +307,11 @@ fn late_samples_are_added(environment: &mut TestEnvironment) {
     collector.stop().unwrap();
 }
 
-/// 30,000 buckets take more memory than a server grants without being told.
+/// 30,000 buckets take more memory than a server allows by default.
 fn no_temporary_files_are_written(environment: &mut TestEnvironment) {
     match environment.kind {
         Kind::Postgres | Kind::Timescale => {}
-        // It has no such memory to set; the computation of the distributed is that of PostgreSQL.
+        // SQLite has no such limit, and stand-ins for Citus compute as PostgreSQL does.
         Kind::Sqlite | Kind::Citus => return,
     }
     environment.collector().stop().unwrap();
@@ -323,7 +323,8 @@ fn no_temporary_files_are_written(environment: &mut TestEnvironment) {
     }
     environment.execute(&format!(
         "INSERT INTO samples (time, series_id, value)
-         SELECT {begin} + number * interval '5 s', series, number FROM generate_series(1, 1000) series, generate_series(0, 59) number"
+         SELECT {begin} + number * interval '5 s', series, number
+         FROM generate_series(1, 1000) series, generate_series(0, 59) number"
     ));
     let collector = environment.collector();
     wait_until_computed(environment, begin_us + 300 * SECOND_US);
