@@ -100,7 +100,7 @@ pub(crate) struct MaintenanceSession {
 pub(crate) struct Task {
     /// Verb and object, such as "compress old chunks".
     pub(crate) name: &'static str,
-    /// Rounds after which the task runs again. A round is a minute.
+    /// Rounds after which the task runs again; after an error it does so earlier. A round is a minute.
     pub(crate) rounds: u32,
     /// Runs the task until the maintenance has to end. The connection is in no transaction, before and after.
     pub(crate) run: fn(&mut dyn Connection, &Stop) -> Result<(), StoreError>,

@@ -4,6 +4,7 @@
 //! transactions, so that it can be interrupted between any two of them: a stop of the collector cancels the
 //! running statement, and the next start goes on.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
@@ -20,7 +21,7 @@ use crate::retention::Retention;
 use crate::stop::Stop;
 
 /// Rounds after which an obstacle is logged again: a day.
-const OBSTACLE_ROUNDS: u32 = 1440;
+const OBSTACLE_ROUNDS: u64 = 1440;
 
 /// Rounds after which a jump of the clock is logged again: an hour.
 const JUMP_ROUNDS: u32 = 60;
@@ -119,13 +120,48 @@ impl Drop for Ended {
     }
 }
 
+/// The rounds in which the tasks run next.
+#[derive(Default)]
+struct Schedule {
+    round: u64,
+    /// By the name of the task. A task that has not run is due.
+    tasks: HashMap<&'static str, Due>,
+}
+
+#[derive(Default)]
+struct Due {
+    round: u64,
+    /// How often the task failed in turn.
+    failures: u32,
+}
+
+impl Schedule {
+    fn is_due(&self, task: &Task) -> bool {
+        self.tasks.get(task.name).is_none_or(|due| due.round <= self.round)
+    }
+
+    fn record_success(&mut self, task: &Task) {
+        let due = Due { round: self.round + u64::from(task.rounds), failures: 0 };
+        self.tasks.insert(task.name, due);
+    }
+
+    /// Lets a failed task run again: at once, then after a round, after two, four and so on, as many as it
+    /// has at most. It may have met a query that read what it wanted to remove, or a server that restarted.
+    fn record_failure(&mut self, task: &Task) {
+        let due = self.tasks.entry(task.name).or_default();
+        let pause = (1_u32.checked_shl(due.failures).unwrap_or(u32::MAX) / 2).min(task.rounds);
+        *due = Due { round: self.round + u64::from(pause), failures: due.failures.saturating_add(1) };
+    }
+}
+
 fn run_rounds(backend: &dyn Backend, retention: &NewRetention, links: ClockLinks, stop: &Stop) {
     let mut clock = ClockCheck { watch: ClockWatch::default(), links, refused_rounds: 0 };
-    let (mut round, mut done, mut retry) = (0, 0, FIRST_RETRY);
+    let (mut schedule, mut retry) = (Schedule::default(), FIRST_RETRY);
     loop {
-        let is_finished = run_round(backend, round, &mut done, retention, &mut clock, stop);
+        let is_finished = run_round(backend, &mut schedule, retention, &mut clock, stop);
         let pause = if is_finished {
-            (round, done, retry) = (round.wrapping_add(1), 0, FIRST_RETRY);
+            schedule.round += 1;
+            retry = FIRST_RETRY;
             ROUND
         } else {
             let pause = retry;
@@ -138,12 +174,10 @@ fn run_rounds(backend: &dyn Backend, retention: &NewRetention, links: ClockLinks
     }
 }
 
-/// Runs the tasks that are due, except for the first `done`. The first round runs all of them. Returns false
-/// if the database cannot be maintained now.
+/// Runs the tasks that are due. Returns false if the database cannot be maintained now.
 fn run_round(
     backend: &dyn Backend,
-    round: u32,
-    done: &mut usize,
+    schedule: &mut Schedule,
     retention: &NewRetention,
     clock: &mut ClockCheck,
     stop: &Stop,
@@ -167,11 +201,11 @@ fn run_round(
             return false;
         }
         if let Some(obstacle) = &session.obstacle
-            && round.is_multiple_of(OBSTACLE_ROUNDS)
+            && schedule.round.is_multiple_of(OBSTACLE_ROUNDS)
         {
             warn!("{obstacle}");
         }
-        let is_finished = run_tasks(session, round, stop, done);
+        let is_finished = run_tasks(session, schedule, stop);
         stop.set_cancel(None);
         if is_finished {
             return true;
@@ -227,30 +261,32 @@ fn write_retention(
     Ok(())
 }
 
-/// Runs the tasks that are due, except for the first `done`. Returns false after an error: the other tasks
-/// need a new connection.
-fn run_tasks(session: MaintenanceSession, round: u32, stop: &Stop, done: &mut usize) -> bool {
+/// Runs the tasks that are due. Returns false after an error: the other tasks need a new connection.
+fn run_tasks(session: MaintenanceSession, schedule: &mut Schedule, stop: &Stop) -> bool {
     let MaintenanceSession { mut connection, tasks, .. } = session;
-    for Task { name, rounds, run } in tasks.iter().skip(*done) {
-        *done += 1;
+    for task in tasks {
         if stop.is_requested() {
             break;
         }
-        if !round.is_multiple_of(*rounds) {
+        if !schedule.is_due(task) {
             continue;
         }
-        if let Err(error) = run(&mut *connection, stop) {
+        if let Err(error) = (task.run)(&mut *connection, stop) {
+            schedule.record_failure(task);
             if !stop.is_requested() {
-                warn!(error = %chain(&error), "cannot {name}");
+                warn!(error = %chain(&error), "cannot {}", task.name);
             }
             return false;
         }
+        schedule.record_success(task);
     }
     true
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
     use super::*;
     use crate::retention::Keep;
     use crate::sqlite;
@@ -265,7 +301,7 @@ mod tests {
         let mut clock = ClockCheck { watch: ClockWatch::default(), links, refused_rounds: 0 };
         let before = Retention::of_states(&removal::states(&mut *connection).unwrap());
         connection.execute("INSERT INTO store_version VALUES (1000)", &[]).unwrap();
-        let mut run = || run_round(&backend, 0, &mut 0, &new, &mut clock, &Stop::default());
+        let mut run = || run_round(&backend, &mut Schedule::default(), &new, &mut clock, &Stop::default());
         assert!(!run(), "it is tried again");
         assert_eq!(Retention::of_states(&removal::states(&mut *connection).unwrap()), before);
         connection.execute("DELETE FROM store_version WHERE version = 1000", &[]).unwrap();
@@ -273,6 +309,46 @@ mod tests {
         let after = Retention::of_states(&removal::states(&mut *connection).unwrap());
         assert_eq!(after, Retention::default());
         assert_ne!(after, before);
+    }
+
+    #[test]
+    fn a_failed_task_runs_again_before_its_period_has_passed() {
+        static ATTEMPTS: AtomicU32 = AtomicU32::new(0);
+        static RUNS: AtomicU32 = AtomicU32::new(0);
+        const TASKS: [Task; 2] = [
+            Task {
+                name: "succeed at the fourth attempt",
+                rounds: 5,
+                run: |_, _| match ATTEMPTS.fetch_add(1, Ordering::Relaxed) {
+                    3 => Ok(()),
+                    _ => Err(StoreError::WithoutTables),
+                },
+            },
+            Task {
+                name: "succeed",
+                rounds: 5,
+                run: |_, _| {
+                    RUNS.fetch_add(1, Ordering::Relaxed);
+                    Ok(())
+                },
+            },
+        ];
+        let (directory, _connection) = sqlite::new_store();
+        let backend = sqlite::Sqlite::new(directory.path().join("store.db"));
+        let mut schedule = Schedule::default();
+        let mut rounds = [vec![], vec![]];
+        for round in 0..25 {
+            schedule.round = round;
+            let before = [&ATTEMPTS, &RUNS].map(|count| count.load(Ordering::Relaxed));
+            let open = || backend.open_for_maintenance().unwrap().unwrap();
+            let session = || MaintenanceSession { tasks: &TASKS, ..open() };
+            // After an error the tasks have a new connection.
+            while !run_tasks(session(), &mut schedule, &Stop::default()) {}
+            for ((count, before), rounds) in [&ATTEMPTS, &RUNS].into_iter().zip(before).zip(&mut rounds) {
+                rounds.extend((before..count.load(Ordering::Relaxed)).map(|_| round));
+            }
+        }
+        assert_eq!(rounds, [vec![0, 0, 1, 3, 8, 8, 9, 11, 15, 20], vec![0, 5, 10, 15, 20]]);
     }
 
     #[test]
