@@ -106,6 +106,8 @@ struct Measured<'a> {
     receipt: Receipt,
     /// Predicted cost of all sampling of the job during a sampled block; none through a collector.
     predicted_cpu_percent: Option<f64>,
+    /// Why it ended before its time; none if it did not.
+    ended_by: Option<String>,
     blocks: &'a [Block],
 }
 
@@ -140,7 +142,8 @@ pub(crate) fn execute(arguments: &OverheadArguments) -> Result<(), Failure> {
     // A job that cannot be read afterwards is not disturbed first.
     find(&mut arguments.source.open_for(Some(&job))?, &job)?;
     let seed = arguments.seed.unwrap_or_else(clock::realtime_ns);
-    let mut sampler = BlockSampler { target: &target, job: &job, plan: &plan, predicted_cpu_percent: None };
+    let mut sampler =
+        BlockSampler { target: &target, job: &job, plan: &plan, predicted_cpu_percent: None, ended_by: None };
     let blocks = sampler.run(BlockPlan::new(seed, arguments.block.as_micros()), arguments.duration)?;
     let samples = arrived_samples(arguments, &job, &blocks)?;
     let measure = match (arguments.phase.is_some(), arguments.measure) {
@@ -163,6 +166,7 @@ pub(crate) fn execute(arguments: &OverheadArguments) -> Result<(), Failure> {
         seed,
         receipt,
         predicted_cpu_percent: sampler.predicted_cpu_percent,
+        ended_by: sampler.ended_by,
         blocks: &blocks,
     };
     if arguments.json {
@@ -197,6 +201,9 @@ fn text(of: &Measured<'_>) -> String {
     if left_out > 0 {
         text.push_str(&format!("{} left out: it has too few values there\n", counted(left_out, "pair")));
     }
+    if let Some(reason) = &of.ended_by {
+        text.push_str(&format!("ended before its time: {reason}\n"));
+    }
     if let Some(predicted) = of.predicted_cpu_percent {
         text.push_str(&format!("predicted cost of all sampling meanwhile: {predicted:.2} % of a CPU\n"));
     }
@@ -209,6 +216,7 @@ struct BlockSampler<'a> {
     job: &'a str,
     plan: &'a BTreeMap<String, String>,
     predicted_cpu_percent: Option<f64>,
+    ended_by: Option<String>,
 }
 
 impl BlockSampler<'_> {
@@ -222,7 +230,15 @@ impl BlockSampler<'_> {
             if blocks.len().is_multiple_of(2) && now_us.saturating_add_unsigned(2 * length_us) > end_us {
                 break;
             }
-            let begin_us = if is_sampled { self.sample(length_us)? } else { now_us };
+            let begin_us = match is_sampled.then(|| self.sample(length_us)).transpose() {
+                Ok(begin_us) => begin_us.unwrap_or(now_us),
+                // The job may have ended: the blocks until then tell its slowdown, too.
+                Err(failure) if blocks.len() >= 2 * PAIRS_MIN => {
+                    self.ended_by = Some(failure.to_string());
+                    break;
+                }
+                Err(failure) => return Err(failure),
+            };
             let block = Block { is_sampled, begin_us, end_us: begin_us.saturating_add_unsigned(length_us) };
             if shows_progress {
                 let left_s = units::to_f64(end_us.saturating_sub(now_us).unsigned_abs()) / 1e6;
@@ -365,6 +381,7 @@ mod tests {
             seed: 7,
             receipt,
             predicted_cpu_percent: Some(2.654),
+            ended_by: None,
             blocks: &[],
         };
         let slower = Receipt { measure: Measure::Time, left_out: 0, low_percent: 0.2, ..receipt.clone() };

@@ -1,13 +1,18 @@
 //! `polymeter overhead`: the slowdown of a job by sampling.
 
 use std::path::Path;
+use std::process::Stdio;
 
-use polymeter_e2e::{Need, program, require, tests, text};
+use polymeter_e2e::{Need, program, require, tests, text, wait_until};
 use polymeter_store::StoreUrl;
 use polymeter_store::reader::{Read, Reader, SeriesScope};
 use serde_json::Value;
 
-tests![the_job_is_sampled_in_its_blocks_only, a_measurement_that_cannot_succeed_is_refused];
+tests![
+    the_job_is_sampled_in_its_blocks_only,
+    a_job_that_ends_earlier_is_measured_until_then,
+    a_measurement_that_cannot_succeed_is_refused
+];
 
 /// Pushes the number of its iterations until the measurement has ended.
 const SCRIPT: &str = r#"
@@ -50,6 +55,46 @@ fn the_job_is_sampled_in_its_blocks_only() {
     assert_eq!(dense.len(), sparse.len());
     let mean = |rates: &[f64]| rates.iter().sum::<f64>() / rates.len() as f64;
     assert!(mean(&dense) > 4.0 * mean(&sparse), "samples a second: {dense:?}, {sparse:?}");
+}
+
+/// A job that pushes its iterations for as many seconds as its argument says, and tells how to reach it.
+const ENDING: &str = r#"
+printf '%s %s' "$POLYMETER_JOB_ID" "$POLYMETER_SOCKET" > reach.new; mv reach.new reach
+( n=0; while [ ! -e done ]; do n=$((n + 1)); polymeter push iterations=$n; sleep 0.05; done ) &
+sleep "$1"; touch done; wait
+"#;
+
+fn a_job_that_ends_earlier_is_measured_until_then() {
+    require(&[Need::Root]);
+    for (seconds, is_measured) in [("18", true), ("4", false)] {
+        let directory = tempfile::tempdir().unwrap();
+        let store = directory.path().join("run.db");
+        let programs = Path::new(program("polymeter").get_program()).parent().unwrap().to_owned();
+        let mut run = program("polymeter");
+        run.env("PATH", format!("{}:/usr/bin:/bin", programs.display())).current_dir(directory.path());
+        run.args(["run", "-o"]).arg(&store).args(["--", "sh", "-c", ENDING, "job", seconds]);
+        let mut run = run.stderr(Stdio::null()).spawn().unwrap();
+        let mut reach = String::new();
+        wait_until("the job runs", || {
+            reach = std::fs::read_to_string(directory.path().join("reach")).unwrap_or_default();
+            !reach.is_empty()
+        });
+        let (job, socket) = reach.split_once(' ').unwrap();
+        let mut overhead = program("polymeter");
+        overhead.env("POLYMETER_SOCKET", socket);
+        overhead.args(["overhead", "--metric", "user.iterations", "cpu.usage=5ms", "--for", "10min"]);
+        overhead
+            .args(["--block", "1s", "--job", job, "--json", "--store"])
+            .arg(format!("sqlite:{}", store.display()));
+        let output = overhead.output().unwrap();
+        assert!(run.wait().unwrap().success());
+        let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(output.status.success(), is_measured, "{answer:#}");
+        if is_measured {
+            assert!((5..10).contains(&answer["pairs"].as_u64().unwrap()), "{answer:#}");
+            assert!(answer["ended_by"].as_str().unwrap().starts_with("cannot"), "{answer:#}");
+        }
+    }
 }
 
 fn sample_times_us(store: &Path) -> Vec<i64> {
