@@ -5,10 +5,12 @@ use std::io;
 use std::thread;
 
 use polymeter_proto::wire::message::ToAgent;
+use serde::Deserialize;
 
 use crate::clock::{SECOND_NS, now_ns};
 use crate::collector::Collector;
 use crate::mock::{MockAgent, Script};
+use crate::relay::{AGENTS_PER_RELAY, Relay};
 use crate::store::{Kind, Store};
 use crate::table::to_f64;
 
@@ -107,12 +109,22 @@ pub fn store_all(
     script: &Script,
     agents: Vec<MockAgent>,
 ) -> Result<Taken, Box<dyn Error>> {
-    store_all_through(1, kind, more, script, agents)
+    store_all_through(Layer::Collectors(1), kind, more, script, agents)
 }
 
-/// Does the same with several collectors of the store, which share the agents.
+/// What is between the agents and the store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Layer {
+    /// Collectors, which share the agents.
+    Collectors(usize),
+    /// Relays, each for a few agents, and one collector.
+    Relays,
+}
+
+/// Does the same through another layer.
 pub fn store_all_through(
-    collectors: usize,
+    layer: Layer,
     kind: Kind,
     more: &str,
     script: &Script,
@@ -121,12 +133,24 @@ pub fn store_all_through(
     let scratch = tempfile::tempdir()?;
     let store = Store::start(kind)?;
     let (mut running, mut endpoints) = (Vec::new(), Vec::new());
+    let collectors = match layer {
+        Layer::Collectors(number) => number,
+        Layer::Relays => 1,
+    };
     for number in 0..collectors {
         let directory = scratch.path().join(number.to_string());
         std::fs::create_dir(&directory)?;
         let listen = format!("ipc://{}/collector", directory.display());
         running.push(Collector::start(&directory, &listen, &store, more)?);
         endpoints.push(listen);
+    }
+    let mut relays = Vec::new();
+    if let (Layer::Relays, Some(collector)) = (layer, endpoints.first()) {
+        for number in 0..agents.len().div_ceil(AGENTS_PER_RELAY) {
+            let endpoint = format!("ipc://{}/relay{number}", scratch.path().display());
+            relays.push(Relay::start(endpoint, collector)?);
+        }
+        endpoints = relays.iter().map(|relay| relay.endpoint().to_owned()).collect();
     }
     let cpu_s = |running: &[Collector]| {
         running.iter().map(|collector| Ok(collector.usage()?.cpu_s)).sum::<io::Result<f64>>()
@@ -136,6 +160,7 @@ pub fn store_all_through(
     let seconds = deliver_all(&endpoints, script, agents)?;
     let (collector_cpu_s, server_cpu_s) =
         (cpu_s(&running)? - collector_cpu_s, store.usage()?.cpu_s - server_cpu_s);
+    relays.into_iter().try_for_each(Relay::stop)?;
     for collector in running {
         collector.stop()?;
     }

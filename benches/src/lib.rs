@@ -18,6 +18,7 @@ pub mod plan;
 pub mod plot;
 pub mod process;
 pub mod recording;
+pub mod relay;
 pub mod statistics;
 pub mod store;
 pub mod sums;

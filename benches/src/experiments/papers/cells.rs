@@ -6,7 +6,7 @@ use std::path::Path;
 
 use polymeter_benches::agent::program;
 use polymeter_benches::clock::now_ns;
-use polymeter_benches::delivery::store_all_through;
+use polymeter_benches::delivery::{Layer, store_all_through};
 use polymeter_benches::job::{Job, pause};
 use polymeter_benches::load::Load;
 use polymeter_benches::mock::Script;
@@ -61,14 +61,14 @@ pub(super) fn measure<'a>(
 
 /// A complete sample is one of every node, and counts once it is stored.
 fn deliver(measure: &Measure) -> Result<Values<'static>, Box<dyn Error>> {
-    let Measure::Deliver { agents, frames, ticks, writers, collectors } = *measure else {
+    let Measure::Deliver { agents, frames, ticks, writers, through } = *measure else {
         return Err("the cell does not deliver".into());
     };
     let script = Script::read(Path::new(RECORDED), Period::MILLISECOND)?;
     let load = Load { agents, frames: frames.div_ceil(agents), ticks };
     let more = writers.map(|writers| format!("writers = {writers}\n")).unwrap_or_default();
-    let collectors = usize::try_from(collectors.unwrap_or(1))?;
-    let taken = store_all_through(collectors, Kind::best(), &more, &script, load.sampled(&script)?)?;
+    let layer = through.unwrap_or(Layer::Collectors(1));
+    let taken = store_all_through(layer, Kind::best(), &more, &script, load.sampled(&script)?)?;
     let complete = f64::from(load.frames) * f64::from(ticks);
     let cpu_us = (taken.collector_cpu_s + taken.server_cpu_s) * 1e6;
     Ok(vec![

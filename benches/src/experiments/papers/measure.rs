@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use polymeter_benches::delivery::Layer;
 use polymeter_benches::store::Kind;
 use serde::Deserialize;
 
@@ -18,7 +19,7 @@ pub(crate) enum Measure {
     Reads,
     /// An agent samples the node and delivers to a collector that acknowledges without storing.
     Agent { period_us: u64 },
-    /// Mock agents deliver samples of 50 values to one collector, which stores them.
+    /// Mock agents deliver samples of 50 values, which are stored.
     Deliver {
         agents: u32,
         /// Frames of all agents.
@@ -27,8 +28,8 @@ pub(crate) enum Measure {
         ticks: u16,
         /// Connections that the collector writes with; by default its own default.
         writers: Option<u32>,
-        /// Collectors of the store, which share the agents; by default one.
-        collectors: Option<u32>,
+        /// What is between the agents and the store; by default one collector.
+        through: Option<Layer>,
     },
     /// The sink of remote_write sends to a receiver, which closes connections after each request, or not.
     RemoteWrite { is_persistent: bool, requests: u32, samples_per_request: u32 },
@@ -124,7 +125,9 @@ impl Measure {
             Self::Command { set, .. } => set.get("PROGRAM").map(String::as_str),
             Self::Scale { .. } => Scraper::of(tool).map(Scraper::program),
             // An SQLite file has one collector.
-            Self::Deliver { collectors: Some(2..), .. } => Kind::Postgres.missing().map(|_| "postgres"),
+            Self::Deliver { through: Some(Layer::Collectors(2..)), .. } => {
+                Kind::Postgres.missing().map(|_| "postgres")
+            }
             Self::Reads | Self::Agent { .. } | Self::Deliver { .. } | Self::RemoteWrite { .. } => None,
             Self::Printed { set } => set.get("PROGRAM").map(String::as_str),
             Self::Gather | Self::Sample { .. } | Self::Stamps { .. } => None,
