@@ -140,12 +140,18 @@ pub(crate) fn execute(arguments: &OverheadArguments) -> Result<(), Failure> {
     let target = ControlTarget::through(collector.cloned(), munge_socket.map(ToOwned::to_owned));
     let job = JobChoice::of(arguments.job.clone()).id(&target.socket())?.unwrap_or_default();
     // A job that cannot be read afterwards is not disturbed first.
-    find(&mut arguments.source.open_for(Some(&job))?, &job)?;
+    let row = find(&mut arguments.source.open_for(Some(&job))?, &job)?;
+    if row.ended_ns.is_some() {
+        return Err(Failure::Failed(format!(
+            "cannot measure job {}: it has ended; `polymeter jobs --running` lists those that run",
+            printable_name(&job)
+        )));
+    }
     let seed = arguments.seed.unwrap_or_else(clock::realtime_ns);
     let mut sampler =
         BlockSampler { target: &target, job: &job, plan: &plan, predicted_cpu_percent: None, ended_by: None };
     let blocks = sampler.run(BlockPlan::new(seed, arguments.block.as_micros()), arguments.duration)?;
-    let samples = arrived_samples(arguments, &job, &blocks)?;
+    let (has_ended, samples) = arrived_samples(arguments, &job, &blocks, sampler.ended_by.is_some())?;
     let measure = match (arguments.phase.is_some(), arguments.measure) {
         (true, _) | (_, Some(MeasureName::Time)) => Measure::Time,
         (_, Some(MeasureName::Work)) => Measure::Work,
@@ -166,7 +172,7 @@ pub(crate) fn execute(arguments: &OverheadArguments) -> Result<(), Failure> {
         seed,
         receipt,
         predicted_cpu_percent: sampler.predicted_cpu_percent,
-        ended_by: sampler.ended_by,
+        ended_by: sampler.ended_by.map(|reason| if has_ended { "the job ended".to_owned() } else { reason }),
         blocks: &blocks,
     };
     if arguments.json {
@@ -221,9 +227,22 @@ struct BlockSampler<'a> {
 
 impl BlockSampler<'_> {
     fn run(&mut self, plan: BlockPlan, duration: Period) -> Result<Vec<Block>, Failure> {
+        let shows_progress = std::io::stderr().is_terminal();
+        let blocks = self.run_blocks(plan, duration, shows_progress);
+        if shows_progress {
+            progress::write("");
+        }
+        blocks
+    }
+
+    fn run_blocks(
+        &mut self,
+        plan: BlockPlan,
+        duration: Period,
+        shows_progress: bool,
+    ) -> Result<Vec<Block>, Failure> {
         let begin_us = clock::realtime_us();
         let end_us = begin_us.saturating_add_unsigned(duration.as_micros());
-        let shows_progress = std::io::stderr().is_terminal();
         let mut blocks: Vec<Block> = Vec::new();
         for (is_sampled, length_us) in plan {
             let now_us = clock::realtime_us();
@@ -252,9 +271,6 @@ impl BlockSampler<'_> {
             blocks.push(block);
             let left_us = block.end_us.saturating_sub(clock::realtime_us());
             clock::sleep(Duration::from_micros(u64::try_from(left_us).unwrap_or(0)));
-        }
-        if shows_progress {
-            progress::write("");
         }
         Ok(blocks)
     }
@@ -298,12 +314,14 @@ fn find(source: &mut Source, job: &str) -> Result<JobRow, Failure> {
     })
 }
 
-/// Reads the progress within all blocks, when it has arrived or does not arrive in time.
+/// Reads the progress within all blocks, when it has arrived or does not arrive in time, and whether the job
+/// has ended.
 fn arrived_samples(
     arguments: &OverheadArguments,
     job: &str,
     blocks: &[Block],
-) -> Result<Vec<SampleRow>, Failure> {
+    may_have_ended: bool,
+) -> Result<(bool, Vec<SampleRow>), Failure> {
     let end_ns = blocks.last().map_or(0, |block| block.end_us.saturating_mul(1000));
     let span_us = blocks.last().zip(blocks.first()).map_or(0, |(last, first)| last.end_us - first.begin_us);
     let begun_ns = clock::monotonic_ns();
@@ -315,10 +333,11 @@ fn arrived_samples(
             None => values(source.reader.as_mut(), &row, arguments.progress(), end_ns, span_us),
         };
         let samples = samples.map_err(cannot_read)?;
-        let has_arrived = row.ended_ns.is_some() || row.sampled_ns.end >= end_ns;
+        let has_ended = row.ended_ns.is_some();
+        let has_arrived = has_ended || (!may_have_ended && row.sampled_ns.end >= end_ns);
         let waited = Duration::from_nanos(clock::monotonic_ns().saturating_sub(begun_ns));
         if has_arrived || waited > ARRIVAL {
-            return Ok(samples);
+            return Ok((has_ended, samples));
         }
         clock::sleep(ARRIVAL_PAUSE);
     }
