@@ -4,13 +4,14 @@ use std::error::Error;
 use std::io;
 use std::thread;
 
+use polymeter_collector::limits::SESSIONS_PER_PEER;
 use polymeter_proto::wire::message::ToAgent;
 use serde::Deserialize;
 
 use crate::clock::{SECOND_NS, now_ns};
 use crate::collector::Collector;
 use crate::mock::{MockAgent, Script};
-use crate::relay::{AGENTS_PER_RELAY, Relay};
+use crate::relay::Relay;
 use crate::store::{Kind, Store};
 use crate::table::to_f64;
 
@@ -118,7 +119,7 @@ pub fn store_all(
 pub enum Layer {
     /// Collectors, which share the agents.
     Collectors(usize),
-    /// Relays, each for a few agents, and one collector.
+    /// Relays, each for as many agents as a collector keeps sessions of one connection, and one collector.
     Relays,
 }
 
@@ -146,7 +147,7 @@ pub fn store_all_through(
     }
     let mut relays = Vec::new();
     if let (Layer::Relays, Some(collector)) = (layer, endpoints.first()) {
-        for number in 0..agents.len().div_ceil(AGENTS_PER_RELAY) {
+        for number in 0..agents.len().div_ceil(SESSIONS_PER_PEER) {
             let endpoint = format!("ipc://{}/relay{number}", scratch.path().display());
             relays.push(Relay::start(endpoint, collector)?);
         }

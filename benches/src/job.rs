@@ -41,8 +41,12 @@ impl Job {
         let mut job = Self { name: name.to_owned(), directories: Vec::new(), workload: None };
         for root in roots {
             let directory = root.join(name);
-            fs::create_dir(&directory)
-                .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", directory.display())))?;
+            fs::create_dir(&directory).map_err(|error| {
+                let remedy =
+                    if error.kind() == io::ErrorKind::PermissionDenied { "; run it as root" } else { "" };
+                let message = format!("cannot create the cgroup {}: {error}{remedy}", directory.display());
+                io::Error::new(error.kind(), message)
+            })?;
             job.directories.push(directory);
         }
         Ok(job)

@@ -2,15 +2,13 @@
 
 use std::error::Error;
 
+use polymeter_collector::limits::SESSIONS_PER_PEER;
 use polymeter_proto::series::SessionId;
 use polymeter_proto::wire::frame::Encoder;
 use polymeter_proto::wire::message::ToAgent;
 
 use crate::clock::{SECOND_NS, now_ns, sleep_until, wall_us};
 use crate::mock::{MockAgent, Script, session_of};
-
-/// Agents that share a connection: as many sessions as a collector keeps for one.
-const AGENTS_PER_SOCKET: usize = 8;
 
 /// Sends a frame of each agent every second. Returns the number of samples.
 pub fn send(
@@ -40,7 +38,7 @@ pub fn send_working(
     };
     let mut agents: Vec<_> = (0..nodes).map(agent).collect::<Result<_, _>>()?;
     let sockets =
-        (0..agents.len().div_ceil(AGENTS_PER_SOCKET)).zip(endpoints.iter().cycle()).map(|(_, endpoint)| {
+        (0..agents.len().div_ceil(SESSIONS_PER_PEER)).zip(endpoints.iter().cycle()).map(|(_, endpoint)| {
             let socket = context.socket(zmq::DEALER)?;
             socket.set_linger(0)?;
             socket.connect(endpoint)?;
@@ -56,7 +54,7 @@ pub fn send_working(
             }
         }
         let mut numbers = 0..;
-        for (socket, agents) in sockets.iter().zip(agents.chunks_mut(AGENTS_PER_SOCKET)) {
+        for (socket, agents) in sockets.iter().zip(agents.chunks_mut(SESSIONS_PER_PEER)) {
             for (agent, number) in agents.iter_mut().zip(&mut numbers) {
                 socket.send(agent.sample(script_of(number)?, &mut encoder, wall_us(), 1)?, 0)?;
             }

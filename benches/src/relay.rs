@@ -14,9 +14,6 @@ use zmq::{DONTWAIT, POLLIN, Socket};
 
 use crate::mock::session_of;
 
-/// Agents of a relay: a collector keeps no more sessions for one connection.
-pub const AGENTS_PER_RELAY: usize = 8;
-
 /// Time after which a relay notices that it has to end.
 const ATTENTION_MS: i64 = 20;
 
@@ -24,7 +21,7 @@ const ATTENTION_MS: i64 = 20;
 #[derive(Debug)]
 pub struct Relay {
     endpoint: String,
-    has_ended: Arc<AtomicBool>,
+    must_end: Arc<AtomicBool>,
     thread: JoinHandle<zmq::Result<()>>,
 }
 
@@ -33,13 +30,12 @@ impl Relay {
     pub fn start(endpoint: String, collector: &str) -> zmq::Result<Self> {
         let context = zmq::Context::new();
         let (agents, upstream) = (context.socket(zmq::ROUTER)?, context.socket(zmq::DEALER)?);
-        for socket in [&agents, &upstream] {
-            socket.set_linger(0)?;
-        }
+        agents.set_linger(0)?;
+        upstream.set_linger(0)?;
         agents.bind(&endpoint)?;
         upstream.connect(collector)?;
-        let has_ended = Arc::new(AtomicBool::new(false));
-        let end = Arc::clone(&has_ended);
+        let must_end = Arc::new(AtomicBool::new(false));
+        let end = Arc::clone(&must_end);
         let thread = thread::spawn(move || {
             let mut connections = HashMap::new();
             while !end.load(Ordering::Relaxed) {
@@ -47,7 +43,7 @@ impl Relay {
             }
             Ok(())
         });
-        Ok(Self { endpoint, has_ended, thread })
+        Ok(Self { endpoint, must_end, thread })
     }
 
     pub fn endpoint(&self) -> &str {
@@ -56,7 +52,7 @@ impl Relay {
 
     /// Ends the thread. Returns the error that ended it before.
     pub fn stop(self) -> Result<(), Box<dyn Error>> {
-        self.has_ended.store(true, Ordering::Relaxed);
+        self.must_end.store(true, Ordering::Relaxed);
         Ok(self.thread.join().map_err(|_panic| "a relay broke")??)
     }
 }
