@@ -252,7 +252,18 @@ fn process_tree_is_read_without_root() {
     assert_eq!(report["owner"], "nobody");
 }
 
+/// The unit in which the kernel states the time of its CPUs.
+const TICK_S: f64 = 0.01;
+
+/// Time that the hypervisor gave to others, of all CPUs, in seconds, rounded down to a tick.
+fn stolen_s() -> f64 {
+    let stat = fs::read_to_string("/proc/stat").unwrap();
+    let ticks: f64 = stat.lines().next().unwrap().split_whitespace().nth(8).unwrap().parse().unwrap();
+    ticks * TICK_S
+}
+
 /// The CPU time of a command with children is complete: perf must have counted from the first instruction on.
+/// Its clock goes on while a hypervisor runs others; the kernel's CPU time excludes that.
 fn short_commands_are_counted_completely() {
     require(&[Need::Root]);
     let user = OrdinaryUser::new();
@@ -261,7 +272,9 @@ fn short_commands_are_counted_completely() {
     for round in 0..8 {
         let mut command = user.command("polymeter");
         command.args(["run", "--json", "--every", "10s", "--", "sh", "-c", &script]);
+        let stolen_before_s = stolen_s();
         let output = command.output().unwrap();
+        let stolen_s = stolen_s() + TICK_S - stolen_before_s;
         assert!(output.status.success(), "{}", text(&output.stderr));
         let report: Value = serde_json::from_slice(&output.stderr).unwrap();
         let series = report["series"].as_array().unwrap();
@@ -270,7 +283,8 @@ fn short_commands_are_counted_completely() {
         };
         let (counted_s, used_s) = (number(clock, "/growth") / 1e9, number(&report, "/used/cpu_s"));
         assert!(used_s >= 0.2, "{report:#}");
-        assert!((counted_s / used_s - 1.0).abs() < 0.05, "round {round}: {counted_s} s of {used_s} s");
+        let figures = format!("round {round}: {counted_s} s of {used_s} s, up to {stolen_s} s stolen");
+        assert!(counted_s > used_s * 0.95 && counted_s < used_s * 1.05 + stolen_s, "{figures}");
     }
 }
 
