@@ -18,6 +18,7 @@ use serde_json::{Value, json};
 tests![
     discovered_owner_is_stored_and_can_control_the_job,
     only_the_scheduler_reports_job_outcomes,
+    a_job_whose_cgroups_were_never_found_is_stored,
     outcomes_survive_an_outage_of_the_collector,
     what_the_scheduler_says_is_read_field_by_field,
     refused_requests_are_recorded,
@@ -125,6 +126,33 @@ fn only_the_scheduler_reports_job_outcomes() {
     let output = program("polymeter").args(["report", "--store", &store, "8"]).output().unwrap();
     let report = String::from_utf8(output.stdout).unwrap();
     assert!(report.starts_with("OUT_OF_MEMORY - "), "{report}");
+    fixture.agent.daemon.terminate();
+    fixture.collector.terminate();
+}
+
+/// Cgroups of short jobs vanish before a busy agent looks.
+fn a_job_whose_cgroups_were_never_found_is_stored() {
+    require(&NEEDS);
+    let fixture = Fixture::new();
+    let start = json!({"verb": "start", "job": "9", "uid": OWNER, "plan": {"cpu.usage": "10ms"}});
+    assert_eq!(fixture.agent.ask(&start)["answer"], "started");
+    let end = json!({"verb": "end", "job": "9", "exit_code": 3, "exit_signal": 0});
+    assert_eq!(fixture.agent.ask(&end)["answer"], "done");
+    stored::wait_for_end(&fixture.env, "9");
+    assert_eq!(report_state(&fixture, SCHEDULER.0, "9", "FAILED", &["--exit-code", "3"]), 0);
+    let row = fixture.row("9");
+    assert_eq!((row.owner_uid, row.exit_code), (Some(OWNER.into()), Some(3)));
+    assert!(row.ended_ns.is_some_and(|ended_ns| ended_ns > row.started_ns), "{row:?}");
+    let report = |words: &[&str]| {
+        let output = fixture.user(OWNER, &[&["report", "9"], words].concat());
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let screen = report(&[]);
+    assert!(screen.starts_with("FAILED"), "{screen}");
+    let report: Value = serde_json::from_str(&report(&["--json"])).unwrap();
+    let refused = &report["refused_requests"][0];
+    assert_eq!(refused["reason"], "the job ended before its cgroups were found", "{report:#}");
     fixture.agent.daemon.terminate();
     fixture.collector.terminate();
 }

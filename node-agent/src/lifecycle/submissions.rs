@@ -186,7 +186,10 @@ pub(super) fn refuse_deferred(
     let Some(target) = targets.get_mut(&Some(job_id.clone())) else { return };
     let mut deferred = target.refused.take_deferred();
     // Requests that were never served.
-    let reason = "the owner of the job could not be determined";
+    let reason = match target.owner_uid {
+        None => "the owner of the job could not be determined",
+        Some(_) => "the job ended before its cgroups were found",
+    };
     let triggers = triggers.iter().map(|rule| refused_trigger(rule, reason));
     if deferred.is_empty() {
         deferred = sampling.iter().flat_map(|sampling| refuse_all(sampling, reason)).collect();

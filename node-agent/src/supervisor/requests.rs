@@ -173,8 +173,8 @@ impl<E: Edge> Dispatcher<E> {
     }
 
     pub(crate) async fn scheduler_ended(&mut self, job_id: &Identifier, facts: JobFacts) {
-        let mut effects = Vec::new();
-        self.lifecycle.scheduler_ended(&self.targets, job_id, facts, &mut effects);
+        let (now, mut effects) = (self.edge.now(), Vec::new());
+        self.lifecycle.scheduler_ended(&mut self.targets, job_id, facts, now, &mut effects);
         self.apply(effects).await;
     }
 }

@@ -8,6 +8,8 @@ use std::time::Duration;
 
 use polymeter_proto::catalogue::derived::Machine;
 use polymeter_proto::control::DeviceReport;
+use polymeter_proto::ledger::JobFacts;
+use polymeter_proto::series::Identifier;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Interval;
@@ -385,6 +387,15 @@ impl Supervisor {
         drop(sampler_notices::handle(&mut self.core));
     }
 
+    async fn scheduler_ended(&mut self, job_id: &Identifier, facts: JobFacts) {
+        // Its cgroups may have been created since the last walk.
+        if self.core.lifecycle.awaits(&self.core.targets, job_id) {
+            self.find_jobs(Search::Walk).await;
+        }
+        self.core.trigger_end(job_id, &facts);
+        self.core.scheduler_ended(job_id, facts).await;
+    }
+
     /// Serves a request. An answer is dropped if the requester does not wait any more.
     async fn serve(&mut self, request: SupervisorRequest) {
         let shared = &self.core.edge.shared;
@@ -439,8 +450,7 @@ impl Supervisor {
                 self.core.look_up(user, Purpose::Announce(spec, reply)).await;
             }
             SupervisorRequest::End(job_id, facts, reply) => {
-                self.core.trigger_end(&job_id, &facts);
-                self.core.scheduler_ended(&job_id, *facts).await;
+                self.scheduler_ended(&job_id, *facts).await;
                 reply.send(()).ok();
             }
             SupervisorRequest::AddTrigger(spec, reply) => drop(reply.send(self.core.add_trigger(*spec))),

@@ -243,14 +243,30 @@ impl Lifecycle {
         submissions::answered(&mut self.announced, targets, job_id, part, result, now, out);
     }
 
+    /// True if the scheduler has announced a job whose cgroups were not found yet.
+    pub(crate) fn awaits(&self, targets: &Targets, job_id: &Identifier) -> bool {
+        targets.job(job_id).is_none()
+            && self.announced.get(job_id).is_some_and(|announced| announced.job.is_none())
+    }
+
+    /// Takes the scheduler's word that a job has ended. The data have each announced job: one whose cgroups
+    /// went before they were found has no samples.
     pub(crate) fn scheduler_ended(
         &mut self,
-        targets: &Targets,
+        targets: &mut Targets,
         job_id: &Identifier,
         facts: JobFacts,
+        now: Now,
         out: &mut Effects,
     ) {
+        let was_awaited = self.awaits(targets, job_id);
+        if was_awaited {
+            self.track_unseen(targets, job_id, now, out);
+        }
         submissions::scheduler_ended(&mut self.announced, targets, job_id, facts, out);
+        if was_awaited {
+            self.end(targets, &Some(job_id.clone()), now, out);
+        }
     }
 
     /// Sets the owner of a job after the look-up, and requests the lease that waited for it. Another job may
@@ -281,6 +297,25 @@ impl Lifecycle {
         out: &mut Effects,
     ) {
         submissions::refuse_trigger(targets, job_id, rule, reason, now, out);
+    }
+
+    /// Tracks an announced job that has no cgroups, until it is ended, and refuses what was requested for it.
+    fn track_unseen(&mut self, targets: &mut Targets, job_id: &Identifier, now: Now, out: &mut Effects) {
+        let Some(metadata) = self.announced.get(job_id).map(|announced| announced.metadata.clone()) else {
+            return;
+        };
+        let descriptor = JobDescriptor {
+            job_id: job_id.clone(),
+            cluster: metadata.cluster.or(self.cluster.clone()),
+            owner_uid: metadata.owner_uid,
+            owner: metadata.owner,
+            started_us: metadata.since_us,
+        };
+        let (job, target) = (self.handles.assign(descriptor), Target::Cgroups(JobCgroups::default()));
+        let target = TrackedTarget::new(Some(job), target, Plan::default(), None);
+        targets.insert(Some(job_id.clone()), target);
+        submissions::record_facts(&mut self.announced, targets, job_id, now, out);
+        submissions::refuse_deferred(&mut self.announced, targets, job_id, now, out);
     }
 
     /// Takes the final sample of a job and stops tracking it.

@@ -146,7 +146,12 @@ impl Scenario {
     pub(super) fn announce_job(&mut self) {
         let job_id = self.name();
         if self.random.percent(30) {
-            done(self.core.scheduler_ended(&job_id, JobFacts::default()));
+            let core = &mut self.core;
+            let ended = core.edge.ended().len();
+            // A job whose cgroups were never found is recorded now.
+            let unseen = usize::from(core.lifecycle.awaits(&core.targets, &job_id));
+            done(core.scheduler_ended(&job_id, JobFacts::default()));
+            assert_eq!(core.edge.ended().len(), ended + unseen);
             return;
         }
         let request = self.random_request(None);
