@@ -170,7 +170,8 @@ fn report_state(fixture: &Fixture, uid: u32, id: &str, state: &str, more: &[&str
     fixture.user(uid, &words).status.code().unwrap()
 }
 
-/// Runs a script of Slurm's controller, whose patience is a second, about a job in this state.
+/// Runs a script of Slurm's controller, whose patience is two attempts, about a job in this state. The first time
+/// squeue gets no answer.
 fn controller(
     env: &TestEnvironment,
     (command, socket): (&Path, &Path),
@@ -179,9 +180,11 @@ fn controller(
     state: &str,
 ) {
     let squeue = env.path("squeue");
-    let line = format!("#!/bin/sh\necho \"{job} {state} 3840 1:00:00 cpu=2,mem=1G,node=1\"\n");
+    let line = format!("{job} {state} 3840 1:00:00 cpu=2,mem=1G,node=1");
     let line = if script.starts_with("prolog") { line.replace(" 3840", "") } else { line };
-    fs::write(&squeue, line).unwrap();
+    let asked = env.path("asked");
+    let text = format!("#!/bin/sh\nmkdir {0} 2>&- && exit 1\nrmdir {0}\necho \"{line}\"\n", asked.display());
+    fs::write(&squeue, text).unwrap();
     fs::set_permissions(&squeue, PermissionsExt::from_mode(0o755)).unwrap();
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/slurm/").to_owned() + script;
     let status = Command::new(script)
@@ -190,7 +193,7 @@ fn controller(
         .env("SQUEUE", &squeue)
         .env("KEPT", env.path("kept"))
         .envs([
-            ("ATTEMPTS", "1"),
+            ("ATTEMPTS", "2"),
             ("PAUSE", "1"),
             ("SLURM_JOB_ID", job),
             ("SLURM_JOB_NAME", "it's a <solver>"),
