@@ -10,8 +10,9 @@ wait_for() { # COMMAND...
     done
 }
 submit() { su alice -c "cd /tmp && sbatch --parsable -o /dev/null $*" || fail "cannot submit $*"; }
-reports_name_and_state() {
-    su alice -c "polymeter report --json $1" >/out/report.$1 && grep -q '"state":' /out/report.$1 && grep -q '"name":' /out/report.$1
+# A task of an array is named by both numbers: that of its last task is also the number of the array.
+reports_name_and_state() { # ID NAME
+    su alice -c "polymeter report --json $2" >/out/report.$1 && grep -q '"state": "' /out/report.$1 && grep -q '"name": "' /out/report.$1
 }
 has_ended() { squeue -h -t all -j "$1" -O JobID:32,State:32 | grep "^$1 " | grep -qv -e PENDING -e RUNNING -e COMPLETING; }
 
@@ -96,7 +97,8 @@ wait_for runs_again
 for id in $ids; do
     wait_for has_ended "$id"
     scontrol -o show job "$id" | grep "^JobId=$id " >"/out/job.$id"
-    wait_for reports_name_and_state "$id"
+    task=$(sed -nE 's/.* ArrayJobId=([0-9]+) ArrayTaskId=([0-9]+) .*/\1_\2/p' "/out/job.$id")
+    wait_for reports_name_and_state "$id" "${task:-$id}"
 done
 echo "$ids" >/out/ids
 su slurm -c "polymeter report $solve" >/out/refused 2>&1 && fail "the user slurm reads the job of alice"
