@@ -43,6 +43,8 @@ pub(crate) struct Agent {
     /// True if it can send all acknowledged frames again.
     pub(crate) keeps_all: bool,
     pub(crate) outbox_bytes: usize,
+    /// Sum of the acknowledged frames that were put back into the outbox after failovers, beyond its limit.
+    pub(crate) taken_back_bytes: usize,
     pub(crate) collector: usize,
     /// Each connection has a different id.
     pub(crate) peer: Peer,
@@ -169,6 +171,7 @@ impl Agent {
             earlier,
             disk,
             outbox_bytes,
+            taken_back_bytes: 0,
             keeps_all,
             collector: 0,
             peer: peer(connection),
@@ -229,7 +232,11 @@ impl Agent {
         self.sync_disk(false, now_ns);
         // Data that are read back from the disk count in addition.
         let max_bytes = self.outbox_bytes + self.disk.as_ref().map_or(0, |_| self.outbox_bytes);
-        assert!(self.delivery.outbox_bytes() <= max_bytes, "the outbox is beyond its limit");
+        let (bytes, taken_back) = (self.delivery.outbox_bytes(), self.taken_back_bytes);
+        assert!(
+            bytes <= max_bytes + taken_back,
+            "{bytes} bytes, {taken_back} taken back: beyond {max_bytes}"
+        );
     }
 
     /// Spills to the disk, and removes what was delivered.

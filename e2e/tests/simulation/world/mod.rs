@@ -197,12 +197,14 @@ impl World {
 
     fn deliver_to_agent(&mut self, peer: &Peer, answer: ToAgent) {
         let Some(agent) = self.agents.iter_mut().find(|agent| agent.peer == *peer) else { return };
+        let before = agent.delivery.outbox_bytes();
         for delivery in agent.deliveries() {
             if let SessionNotice::GivenUp { sequence, .. } = delivery.handle(answer.clone(), self.now_ns) {
                 let name = (delivery.session(), sequence);
                 assert!(self.poisoned.contains(&name), "{name:?} is given up although it is not poisoned");
             }
         }
+        agent.taken_back_bytes += agent.delivery.outbox_bytes().saturating_sub(before);
     }
 
     fn commit(&mut self) {
