@@ -41,12 +41,13 @@ keep() {
 attempt=0 away=''
 set --
 while [ "$attempt" -lt "$ATTEMPTS" ]; do
-    # A scheduler that is busy or restarts may not answer.
+    # slurmctld may be busy or restart. It forgets jobs MinJobAge after their ends.
     [ "$attempt" -eq 0 ] || sleep 1
     attempt=$((attempt + 1))
     # Only fields that users cannot set, unlike the comment. The name, which they can set, is in the environment. Each task of an
     # array has a line.
-    states=$("$SQUEUE" -h -t all -j "$SLURM_JOB_ID" -O JobID:32,State:32,exit_code:16,TimeLimit:32,tres-alloc:512 2>/dev/null) || continue
+    states=$("$SQUEUE" -h -t all -j "$SLURM_JOB_ID" -O JobID:32,State:32,exit_code:16,TimeLimit:32,tres-alloc:512 2>&1) ||
+        case $states in *'Invalid job id'*) break ;; *) continue ;; esac
     read -r job state status limit resources <<END
 $(printf '%s\n' "$states" | sed -n "/^$SLURM_JOB_ID /p")
 END

@@ -44,7 +44,8 @@ while [ "$attempt" -lt "$ATTEMPTS" ]; do
     attempt=$((attempt + 1))
     sleep 1
     # Only fields that users cannot set. The name, which they can, is in the environment.
-    jobs=$("$SQUEUE" -h -t all -j "$SLURM_JOB_ID" -O JobID:32,State:32,TimeLimit:32,tres-alloc:512 2>/dev/null) || continue
+    jobs=$("$SQUEUE" -h -t all -j "$SLURM_JOB_ID" -O JobID:32,State:32,TimeLimit:32,tres-alloc:512 2>&1) ||
+        case $jobs in *'Invalid job id'*) break ;; *) continue ;; esac
     read -r job state limit resources <<END
 $(printf '%s\n' "$jobs" | sed -n "/^$SLURM_JOB_ID /p")
 END

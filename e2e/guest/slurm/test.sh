@@ -12,7 +12,8 @@ wait_for() { # COMMAND...
 submit() { su alice -c "cd /tmp && sbatch --parsable -o /dev/null $*" || fail "cannot submit $*"; }
 # A task of an array is named by both numbers: that of its last task is also the number of the array.
 reports_name_and_state() { # ID NAME
-    su alice -c "polymeter report --json $2" >/out/report.$1 && grep -q '"state": "' /out/report.$1 && grep -q '"name": "' /out/report.$1
+    su alice -c "polymeter report --json $2" >/out/report.$1 &&
+        grep -q '"state": "' /out/report.$1 && grep -q '"name": "' /out/report.$1
 }
 has_ended() { squeue -h -t all -j "$1" -O JobID:32,State:32 | grep "^$1 " | grep -qv -e PENDING -e RUNNING -e COMPLETING; }
 

@@ -13,8 +13,8 @@ tests![a_failed_job_opens_with_its_kept_interval];
 /// Samples that the ring kept, one each millisecond up to the end of the job.
 const KEPT: i64 = 200;
 
-/// Adds what a ring kept of the memory of one node, which grows to 200 MB, a histogram of the job and one of its
-/// node, and lets the job run out of memory.
+/// Adds what a ring kept of the memory of one node, which grows to 200 MB, a histogram of the job and one of
+/// its node, and lets the job run out of memory.
 const ROWS: &str = "
     UPDATE job SET state = 'OUT_OF_MEMORY';
     CREATE TEMP TABLE memory AS SELECT series_id, series.job_key, series.node, job.ended FROM series JOIN job USING (job_key)
@@ -26,7 +26,8 @@ const ROWS: &str = "
         WITH RECURSIVE step (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM step WHERE n < 200)
         SELECT ended - 200000000 + n * 1000000 - 1000, series_id, n * 1e6 FROM memory, step;
     INSERT INTO series_block (first_id, shape_id, node)
-        SELECT 2000000, shape_id, memory.node FROM series_block JOIN memory ON series_id >= first_id ORDER BY first_id DESC LIMIT 1;
+        SELECT 2000000, shape_id, memory.node FROM series_block JOIN memory ON series_id >= first_id
+        ORDER BY first_id DESC LIMIT 1;
     INSERT INTO window_histogram
         WITH RECURSIVE step (n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM step WHERE n < 31)
         SELECT job_key, ended - (n % 2) * 1000000000, series_id, n, n * n FROM memory, step WHERE n > 0

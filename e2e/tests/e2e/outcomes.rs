@@ -170,8 +170,8 @@ fn report_state(fixture: &Fixture, uid: u32, id: &str, state: &str, more: &[&str
     fixture.user(uid, &words).status.code().unwrap()
 }
 
-/// Runs a script of Slurm's controller, whose patience is two attempts, about a job in this state. The first time
-/// squeue gets no answer.
+/// Runs a script of Slurm's controller, whose patience is two attempts, about a job in this state. The first
+/// time squeue gets no answer.
 fn controller(
     env: &TestEnvironment,
     (command, socket): (&Path, &Path),

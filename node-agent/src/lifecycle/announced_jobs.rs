@@ -38,6 +38,8 @@ pub(super) struct AnnouncedJob {
     pub(super) metadata: JobMetadata,
     alias: Option<Identifier>,
     pub(super) job: Option<Arc<Job>>,
+    /// Its cgroups were found; its number or its owner may still be looked up.
+    is_found: bool,
     /// Requests until they are granted or refused.
     pub(super) sampling: Vec<SamplingRequest>,
     pub(super) pmu_release: Option<SubmittedRelease>,
@@ -72,6 +74,7 @@ impl AnnouncedJobs {
             },
             alias: None,
             job: None,
+            is_found: false,
             sampling: Vec::new(),
             pmu_release: None,
             triggers: Vec::new(),
@@ -110,6 +113,17 @@ impl AnnouncedJobs {
 
     pub(super) fn get(&self, job_id: &Identifier) -> Option<&AnnouncedJob> {
         self.0.get(job_id)
+    }
+
+    pub(super) fn note_found(&mut self, job_id: &Identifier) {
+        if let Some(job) = self.0.get_mut(job_id) {
+            job.is_found = true;
+        }
+    }
+
+    /// True if a job was announced and its cgroups were never found.
+    pub(super) fn awaits(&self, job_id: &Identifier) -> bool {
+        self.0.get(job_id).is_some_and(|job| job.job.is_none() && !job.is_found)
     }
 
     pub(super) fn get_mut(&mut self, job_id: &Identifier) -> Option<&mut AnnouncedJob> {

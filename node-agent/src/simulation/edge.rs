@@ -93,6 +93,8 @@ pub(super) struct SimulatedEdge {
     recorded: BTreeMap<(Option<JobHandle>, Option<StepLevel>, String), Sampling>,
     last_read: Option<JobHandle>,
     ended: BTreeSet<JobHandle>,
+    /// A job ends whose cgroups were never found, so that it had no sources.
+    pub(super) ends_unseen: bool,
 }
 
 impl SimulatedEdge {
@@ -115,6 +117,7 @@ impl SimulatedEdge {
             recorded: BTreeMap::new(),
             last_read: None,
             ended: BTreeSet::new(),
+            ends_unseen: false,
         }
     }
 
@@ -184,8 +187,9 @@ impl SimulatedEdge {
         let job = record.job.as_ref().map(|job| job.handle);
         if let (Event::JobEnded { job, .. }, Some(of)) = (&record.event, &record.job) {
             let job = *job;
-            // A job whose cgroups were never found had no sources.
-            self.handles.entry(job).or_insert_with(|| Some(of.descriptor.job_id.clone()));
+            if self.ends_unseen {
+                self.handles.insert(job, Some(of.descriptor.job_id.clone()));
+            }
             assert_eq!(self.last_read, Some(job), "{job:?} ended without a final sample");
             assert!(self.ended.insert(job), "{job:?} ended twice");
             self.recorded.retain(|(of, ..), _| *of != Some(job));
@@ -381,6 +385,7 @@ impl Edge for SimulatedEdge {
                 assert!(ids.iter().all(|id| self.sampled.contains_key(id)), "a first reading of nothing");
             }
             Command::ReadJob(job) => {
+                assert!(self.ends_unseen || self.handles.contains_key(&job), "{job:?} is unknown");
                 assert!(!self.ended.contains(&job), "{job:?} is read after its end");
                 self.last_read = Some(job);
             }

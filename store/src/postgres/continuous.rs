@@ -51,9 +51,8 @@ const REFRESHING: &str = "refresh the rollups";
 const AGGREGATES: [(&str, u64, u64); 3] =
     [("samples_10s", 180, 8640), ("samples_1min", 180, 1440), ("samples_1h", 168, 168)];
 
-/// The memory for buckets. The planner estimates 16 kB for the states of `first` and `last`; a bucket takes
-/// 1 kB.
-/// These are 250,000 buckets, in 250 MB.
+/// The memory for buckets: 250,000 of them, in 250 MB. The planner estimates 16 kB for the states of `first`
+/// and `last`; a bucket takes 1 kB.
 const MEMORY_MB: u32 = 4000;
 
 /// The size of the samples that one transaction refreshes: a few million if they are compressed.

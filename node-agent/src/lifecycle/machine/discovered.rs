@@ -37,6 +37,7 @@ impl Lifecycle {
             if let Some(job_id) = job_id.as_ref().filter(|job_id| targets.job(job_id).is_some()) {
                 self.found_again(targets, job_id, found, now, out);
             } else if found.name().is_some() {
+                job_id.iter().for_each(|job_id| self.announced.note_found(job_id));
                 let metadata = job_id.as_ref().and_then(|job_id| self.announced.get(job_id));
                 let metadata = metadata.map(|announced| &announced.metadata);
                 let uid = found.captured.uid.or(metadata.and_then(|metadata| metadata.owner_uid));

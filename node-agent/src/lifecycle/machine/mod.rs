@@ -245,12 +245,11 @@ impl Lifecycle {
 
     /// True if the scheduler has announced a job whose cgroups were not found yet.
     pub(crate) fn awaits(&self, targets: &Targets, job_id: &Identifier) -> bool {
-        targets.job(job_id).is_none()
-            && self.announced.get(job_id).is_some_and(|announced| announced.job.is_none())
+        targets.job(job_id).is_none() && self.announced.awaits(job_id)
     }
 
-    /// Takes the scheduler's word that a job has ended. The data have each announced job: one whose cgroups
-    /// went before they were found has no samples.
+    /// Records that the scheduler has ended a job. The data have each announced job: one whose cgroups were
+    /// removed before they were found has no samples.
     pub(crate) fn scheduler_ended(
         &mut self,
         targets: &mut Targets,

@@ -148,9 +148,9 @@ impl Scenario {
         if self.random.percent(30) {
             let core = &mut self.core;
             let ended = core.edge.ended().len();
-            // A job whose cgroups were never found is recorded now.
-            let unseen = usize::from(core.lifecycle.awaits(&core.targets, &job_id));
+            core.edge.ends_unseen = core.lifecycle.awaits(&core.targets, &job_id);
             done(core.scheduler_ended(&job_id, JobFacts::default()));
+            let unseen = usize::from(std::mem::take(&mut core.edge.ends_unseen));
             assert_eq!(core.edge.ended().len(), ended + unseen);
             return;
         }

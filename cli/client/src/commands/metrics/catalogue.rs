@@ -121,8 +121,8 @@ pub(super) fn markdown() -> String {
         The granularity is the longest time by which the kernel's value may lag; it is empty if every read is exact.\n\
         A rate over a shorter window is meaningless. CPU time is counted at ticks of the scheduler, 10 ms apart or\n\
         less (`HZ` of the kernel: 4 ms at 250, 1 ms at 1000), so that over 1 ms a busy CPU reads as 0 or as several CPUs;\n\
-        `perf.task_clock` is exact at any period; on a virtual machine it has the time that others took from the\n\
-        CPU, too. `memory.stat` is added up over the CPUs after many changes, or else every 2 s.\n\n\
+        `perf.task_clock` is exact at any period; on a virtual machine it includes the time that the hypervisor took\n\
+        (`node.cpu.steal`). `memory.stat` is added up over the CPUs after many changes, or else every 2 s.\n\n\
         Some files of version 1 count only their own cgroup, without the steps and tasks below it: the job's value is the sum over\n\
         all of them, including removed ones.\n\n\
         On cgroup version 1 `io.*` counts only where blk-throttle or bfq count, which is where a throttle rule is set or was.\n\
