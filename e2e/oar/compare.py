@@ -73,9 +73,12 @@ job_key = store.execute("SELECT job_key FROM job WHERE job_id = ?", (ids["reques
 changes = "SELECT new_period_us FROM plan_change WHERE job_key = ? AND metric = 'cpu.user' AND cause = 'lease'"
 assert [row[0] for row in store.execute(changes, (job_key,))] == [100_000], "the request at submission was not granted"
 
-# Without cgroups there is nothing to sample. The scripts must not disturb these jobs.
+# Without cgroups there is nothing to sample: the job is recorded alone. The scripts must not disturb these jobs.
 for name in ("cosystem", "deploy"):
     assert (out / name).exists() and field(ids[name], "state") == "Terminated", name
     assert field(ids[name], "exit_code").startswith("0 "), name
-    assert not store.execute("SELECT * FROM job WHERE job_id = ?", (ids[name],)).fetchall(), name
+    jobs = store.execute("SELECT job_key, owner, state, ended FROM job WHERE job_id = ?", (ids[name],)).fetchall()
+    assert [(job["owner"], job["state"]) for job in jobs] == [("alice", "COMPLETED")] and jobs[0]["ended"], name
+    samples = "SELECT count(*) FROM samples JOIN series USING (series_id) WHERE job_key = ?"
+    assert store.execute(samples, (jobs[0]["job_key"],)).fetchone()[0] == 0, name
 assert "alice" not in (out / "refused").read_text()

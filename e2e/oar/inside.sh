@@ -127,7 +127,7 @@ echo "jobs without cgroups ended after $SECONDS s"
 
 # The id of the array is also that of its first job: `report` shows the whole array.
 reports_state() { as alice "polymeter report --json $1" >"/out/report.${1%_1}" && grep -q '"state": "' "/out/report.${1%_1}"; }
-for id in $completed $failed ${array}_1 $second $limited $deleted $requested; do
+for id in $completed $failed ${array}_1 $second $limited $deleted $requested $cosystem $deploy; do
     wait_for 60 reports_state "$id"
 done
 for id in $completed $failed $array $second $limited $deleted $requested $cosystem $deploy; do
