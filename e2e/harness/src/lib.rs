@@ -21,6 +21,7 @@
 #![allow(clippy::disallowed_methods, reason = "no clock is to be replaced: only the report has times")]
 
 pub mod certificates;
+pub mod hypervisor;
 pub mod servers;
 pub mod snapshot;
 

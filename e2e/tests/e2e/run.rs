@@ -9,6 +9,7 @@ use std::process::{Child, Command, Output, Stdio};
 use polymeter_e2e::ordinary_user::OrdinaryUser;
 use polymeter_e2e::{Need, cgroup, program, require, text, workload};
 use polymeter_e2e::{skip, tests};
+use polymeter_test_harness::hypervisor::{TICK, stolen};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
@@ -252,16 +253,6 @@ fn process_tree_is_read_without_root() {
     assert_eq!(report["owner"], "nobody");
 }
 
-/// The unit in which the kernel states the time of its CPUs.
-const TICK_S: f64 = 0.01;
-
-/// Time that the hypervisor gave to others, of all CPUs, in seconds, rounded down to a tick.
-fn stolen_s() -> f64 {
-    let stat = fs::read_to_string("/proc/stat").unwrap();
-    let ticks: f64 = stat.lines().next().unwrap().split_whitespace().nth(8).unwrap().parse().unwrap();
-    ticks * TICK_S
-}
-
 /// The CPU time of a command with children is complete: perf must have counted from the first instruction on.
 /// Its clock goes on while a hypervisor runs others; the kernel's CPU time excludes that.
 fn short_commands_are_counted_completely() {
@@ -272,9 +263,9 @@ fn short_commands_are_counted_completely() {
     for round in 0..8 {
         let mut command = user.command("polymeter");
         command.args(["run", "--json", "--every", "10s", "--", "sh", "-c", &script]);
-        let stolen_before_s = stolen_s();
+        let stolen_before = stolen();
         let output = command.output().unwrap();
-        let stolen_s = stolen_s() + TICK_S - stolen_before_s;
+        let stolen_s = (stolen() + TICK - stolen_before).as_secs_f64();
         assert!(output.status.success(), "{}", text(&output.stderr));
         let report: Value = serde_json::from_slice(&output.stderr).unwrap();
         let series = report["series"].as_array().unwrap();
