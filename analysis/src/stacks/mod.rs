@@ -1,5 +1,5 @@
 //! Call stacks: the functions in which a job spent its time. Pure, except for [`profile`], [`Missing`] and
-//! [`report`].
+//! `report`.
 //!
 //! ```text
 //! stack nodes (a tree by ids) -> Stacks ─┐

@@ -179,7 +179,7 @@ impl dyn Read + '_ {
         self.samples_of_set(SampleSet::Plan, of, series, span_ns, each)
     }
 
-    /// Passes the samples of a set to `each`, as [`Self::samples`] does with those of the sampling plan.
+    /// Passes the samples of a set to `each`, as `samples` does with those of the sampling plan.
     pub fn samples_of_set<E: From<StoreError>>(
         &mut self,
         set: SampleSet,
