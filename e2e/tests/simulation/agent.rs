@@ -43,7 +43,7 @@ pub(crate) struct Agent {
     /// True if it can send all acknowledged frames again.
     pub(crate) keeps_all: bool,
     pub(crate) outbox_bytes: usize,
-    /// Sum of the acknowledged frames that were put back into the outbox after failovers, beyond its limit.
+    /// Acknowledged frames that were put back into the outbox after failovers, by which it may be beyond its limit.
     pub(crate) taken_back_bytes: usize,
     pub(crate) collector: usize,
     /// Each connection has a different id.
@@ -237,6 +237,8 @@ impl Agent {
             bytes <= max_bytes + taken_back,
             "{bytes} bytes, {taken_back} taken back: beyond {max_bytes}"
         );
+        // What has left the outbox leaves no room behind.
+        self.taken_back_bytes = taken_back.min(bytes.saturating_sub(max_bytes));
     }
 
     /// Spills to the disk, and removes what was delivered.
