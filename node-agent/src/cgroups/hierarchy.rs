@@ -11,8 +11,8 @@ pub struct JobCgroups {
     pub v2: Option<PathBuf>,
     /// Directories of version 1, by controller.
     pub v1: BTreeMap<String, PathBuf>,
-    /// Inode of each directory that discovery found: a directory that was removed and created again has
-    /// another.
+    /// Inode of each directory that discovery found, also of those that are gone: a directory that was removed
+    /// and created again has another.
     pub inodes: BTreeMap<PathBuf, u64>,
 }
 
@@ -46,6 +46,15 @@ impl JobCgroups {
     /// now.
     pub fn replaces(&self, earlier: &Self) -> bool {
         self.inodes.iter().any(|(path, inode)| earlier.inodes.get(path).is_some_and(|before| before != inode))
+    }
+
+    /// Goes on with the directories that were found later. The inodes of those that are gone stay: a walk may
+    /// see nothing but what is left of a job, and the next nothing but what the next job has so far.
+    pub fn go_on_with(&mut self, found: Self) {
+        let gone = std::mem::replace(self, found).inodes;
+        for (path, inode) in gone {
+            self.inodes.entry(path).or_insert(inode);
+        }
     }
 
     pub fn is_empty(&self) -> bool {
@@ -102,5 +111,13 @@ mod tests {
         assert!(!job(&[("/memory/j", 7)]).replaces(&before), "one went");
         assert!(!job(&[("/memory/j", 7), ("/pids/j", 9)]).replaces(&before), "one came");
         assert!(job(&[("/memory/j", 10), ("/cpu/j", 8)]).replaces(&before));
+    }
+
+    #[test]
+    fn a_directory_that_returns_after_it_was_missing_is_another_job() {
+        let mut cgroups = job(&[("/memory/j", 7), ("/cpu/j", 8)]);
+        cgroups.go_on_with(job(&[("/cpu/j", 8)]));
+        assert!(!job(&[("/memory/j", 7), ("/cpu/j", 8)]).replaces(&cgroups), "the walk missed it");
+        assert!(job(&[("/memory/j", 10)]).replaces(&cgroups), "the other one is not created yet");
     }
 }

@@ -73,7 +73,7 @@ impl Lifecycle {
             // The scheduler creates and removes the cgroups of the controllers one after the other. A removal
             // needs no reopening.
             let has_grown = found.cgroups.directories().len() > cgroups.directories().len();
-            *cgroups = found.cgroups;
+            cgroups.go_on_with(found.cgroups);
             if has_grown {
                 reopen(targets, &key, out);
                 out.push(LifecycleEffect::Rescan(key));

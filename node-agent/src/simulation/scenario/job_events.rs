@@ -1,7 +1,8 @@
 //! The jobs that discovery finds: their cgroups, numbers, steps and exits, and the checks of a walk.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
 
 use polymeter_proto::series::Identifier;
 use polymeter_proto::step_level::StepLevel;
@@ -10,6 +11,9 @@ use super::{Scenario, USERS, done};
 use crate::cgroups::{Captured, JobCgroups, Step};
 use crate::lifecycle::{FoundJob, Walk};
 use crate::targets::{TargetKey, TrackedTarget};
+
+/// Hierarchies in which a job has cgroups, in the order in which the scheduler creates and removes them.
+const HIERARCHIES: [&str; 3] = ["memory", "cpu", "unified"];
 
 impl Scenario {
     pub(super) fn begin_job(&mut self) {
@@ -21,13 +25,6 @@ impl Scenario {
         if self.core.edge.numbers.iter().any(|(other, of_other)| *other != relative && *of_other == number) {
             return;
         }
-        self.inode += 1;
-        let path = PathBuf::from("/cgroup").join(&relative);
-        let cgroups = JobCgroups {
-            v2: Some(path.clone()),
-            inodes: BTreeMap::from([(path, self.inode)]),
-            ..JobCgroups::default()
-        };
         let knows_uid = self.random.percent(80);
         let captured = Captured {
             job: Some(name.as_str().to_owned()),
@@ -36,20 +33,33 @@ impl Scenario {
             user: None,
         };
         // A job that exists already is removed and created again.
-        let found = FoundJob { captured, relative: relative.clone(), cgroups, directory_uid: Some(uid) };
         self.core.edge.steps.remove(&relative);
         self.core.edge.numbers.insert(relative.clone(), number);
-        self.cgroups.insert(relative, found);
-        self.walk();
+        self.inode += 1;
+        let first = *self.random.choose(&[1, 2, 3]);
+        for created in [first, HIERARCHIES.len()] {
+            let cgroups = cgroups_of(&relative, self.inode, 0..created);
+            let (captured, relative) = (captured.clone(), relative.clone());
+            let found = FoundJob { captured, relative, cgroups, directory_uid: Some(uid) };
+            self.cgroups.insert(found.relative.clone(), found);
+            self.walk();
+        }
     }
 
     pub(super) fn remove_job(&mut self) {
         let paths: Vec<PathBuf> = self.cgroups.keys().cloned().collect();
         if !paths.is_empty() {
             let path = self.random.choose(&paths).clone();
-            self.cgroups.remove(&path);
-            self.core.edge.numbers.remove(&path);
-            self.core.edge.steps.remove(&path);
+            let cgroups = &mut self.cgroups.get_mut(&path).unwrap().cgroups;
+            let left = if self.random.percent(50) { cgroups.inodes.len() - 1 } else { 0 };
+            if left > 0 {
+                let removed = HIERARCHIES.len() - left;
+                *cgroups = cgroups_of(&path, inode_of(cgroups), removed..HIERARCHIES.len());
+            } else {
+                self.cgroups.remove(&path);
+                self.core.edge.numbers.remove(&path);
+                self.core.edge.steps.remove(&path);
+            }
         }
         self.walk();
     }
@@ -60,6 +70,18 @@ impl Scenario {
         done(self.core.walked(Walk { found, vanished: Vec::new(), passed_over: 0, descriptors }));
         assert!(!room || self.core.edge.left_out == 0, "jobs are left out although there is room");
         self.check_shares();
+        self.check_cgroups();
+    }
+
+    /// Checks that no job goes on in the cgroups of the next one with its name.
+    fn check_cgroups(&mut self) {
+        for (key, target) in self.core.targets.iter() {
+            let found = target.found_at.as_ref().and_then(|path| self.cgroups.get(path));
+            let Some((handle, found)) = target.handle().zip(found) else { continue };
+            let inode = inode_of(&found.cgroups);
+            let begun = *self.inodes.entry(handle).or_insert(inode);
+            assert_eq!(begun, inode, "{key:?} goes on in other cgroups");
+        }
     }
 
     /// Checks that every existing job is tracked, waits for its number or is counted as left out, and that
@@ -144,6 +166,24 @@ impl Scenario {
         done(self.core.handle_exits());
         done(self.core.rescan_missed());
     }
+}
+
+/// Part of the directories of a job, all with one inode: each hierarchy numbers its own.
+fn cgroups_of(relative: &Path, inode: u64, hierarchies: Range<usize>) -> JobCgroups {
+    let mut cgroups = JobCgroups::default();
+    for name in &HIERARCHIES[hierarchies] {
+        let path = Path::new("/").join(name).join(relative);
+        cgroups.inodes.insert(path.clone(), inode);
+        match *name {
+            "unified" => cgroups.v2 = Some(path),
+            controller => drop(cgroups.v1.insert(controller.to_owned(), path)),
+        }
+    }
+    cgroups
+}
+
+fn inode_of(cgroups: &JobCgroups) -> u64 {
+    *cgroups.inodes.values().next().unwrap()
 }
 
 pub(super) fn sluid(number: &Identifier) -> Identifier {

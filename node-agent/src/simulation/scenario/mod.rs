@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use polymeter_proto::period::Period;
-use polymeter_proto::series::Identifier;
+use polymeter_proto::series::{Identifier, JobHandle};
 
 use crate::admission::{Admission, Descriptors};
 use crate::config::{JobVisibility, Limits};
@@ -48,6 +48,8 @@ pub(super) struct Scenario {
     core: Dispatcher<SimulatedEdge>,
     cgroups: BTreeMap<PathBuf, FoundJob>,
     inode: u64,
+    /// Inodes of the cgroups in which the tracked jobs began.
+    inodes: BTreeMap<JobHandle, u64>,
     descriptor_limit: usize,
     limits: Limits,
     standing: Plan,
@@ -82,6 +84,7 @@ impl Scenario {
             },
             cgroups: BTreeMap::new(),
             inode: 0,
+            inodes: BTreeMap::new(),
             random,
             limits,
             standing,
