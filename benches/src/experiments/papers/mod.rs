@@ -24,6 +24,7 @@ use polymeter_benches::clock::{SECOND_NS, now_ns};
 use polymeter_benches::journal::Journal;
 use polymeter_benches::table::{self, say};
 
+use self::measure::Measure;
 use self::paper::Paper;
 use self::results::Results;
 
@@ -106,53 +107,59 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
             format!("cannot run `{unknown}`: there is no such experiment; see `papers --list`").into()
         );
     }
+    let is_wanted = |name: &str| arguments.names.is_empty() || arguments.names.iter().any(|one| one == name);
+    // An error of the command line is found before hours of measuring.
+    let wanted = PAPERS.into_iter().filter(|(name, _)| is_wanted(name)).map(|(name, text)| {
+        let paper = arguments.read(text).map_err(|error| format!("cannot run {name}: {error}"))?;
+        Ok((name, text, paper))
+    });
+    let wanted: Vec<(&str, &str, Paper)> = wanted.collect::<Result<_, Box<dyn Error>>>()?;
     table::machine();
-    for (name, text) in PAPERS {
-        if arguments.names.is_empty() || arguments.names.iter().any(|wanted| wanted == name) {
-            rerun(arguments, name, text)?;
-        }
-    }
-    Ok(())
+    wanted.iter().try_for_each(|(name, text, paper)| rerun(arguments, name, text, paper))
 }
 
 impl Arguments {
-    /// Changes an experiment as the command line says.
-    fn apply(&self, paper: &mut Paper) -> Result<(), Box<dyn Error>> {
+    /// Reads an experiment, with the changes of the command line.
+    fn read(&self, text: &str) -> Result<Paper, Box<dyn Error>> {
+        let mut paper = Paper::parse(text)?;
+        if self.quick {
+            (paper.replicates, paper.seconds) = (2, paper.quick_seconds.unwrap_or(1));
+            paper.pairs /= 100;
+            paper.cells.iter_mut().for_each(|cell| cell.measure.shorten());
+            paper.keep_distinct();
+            if let Some(short) = &paper.quick_command {
+                paper.command.clone_from(short);
+            }
+        }
         paper.seed = self.seed.unwrap_or(paper.seed);
         paper.seconds = self.seconds.unwrap_or(paper.seconds);
         paper.replicates = self.replicates.unwrap_or(paper.replicates);
         if let Some(command) = &self.command {
+            if !paper.cells.iter().any(|cell| matches!(cell.measure, Measure::Command { .. })) {
+                return Err("it times no command; leave --command out".into());
+            }
             paper.command = command.split_whitespace().map(str::to_owned).collect();
         }
         let is_known = |setting: &&String| paper.cells.iter().any(|cell| cell.setting == **setting);
         if let Some(unknown) = self.settings.iter().find(|setting| !is_known(setting)) {
-            return Err(format!("cannot select `{unknown}`: no cell has this setting; see `[[cell]]`").into());
+            let mut known: Vec<&str> = paper.cells.iter().map(|cell| cell.setting.as_str()).collect();
+            known.dedup();
+            return Err(format!("no setting is `{unknown}`; there are: {}", known.join(", ")).into());
         }
         paper.selected.clone_from(&self.settings);
-        Ok(())
+        Ok(paper)
     }
 }
 
-fn rerun(arguments: &Arguments, name: &str, text: &str) -> Result<(), Box<dyn Error>> {
-    let mut paper = Paper::parse(text).map_err(|error| format!("cannot read papers/{name}.toml: {error}"))?;
-    if arguments.quick {
-        (paper.replicates, paper.seconds) = (2, paper.quick_seconds.unwrap_or(1));
-        paper.pairs /= 100;
-        paper.cells.iter_mut().for_each(|cell| cell.measure.shorten());
-        paper.keep_distinct();
-        if let Some(short) = &paper.quick_command {
-            paper.command.clone_from(short);
-        }
-    }
-    arguments.apply(&mut paper)?;
+fn rerun(arguments: &Arguments, name: &str, text: &str, paper: &Paper) -> Result<(), Box<dyn Error>> {
     let out = arguments.out.join(name);
     fs::create_dir_all(&out).map_err(|error| {
         format!("cannot create {}: {error}; choose another directory with --out", out.display())
     })?;
     say(&format!("{name}: {}", paper.title));
-    let results = measure(&paper, text, arguments.quick, &out)?;
-    fs::write(out.join("page.md"), page::write(&paper, &results, &format!("benches/papers/{name}.toml")))?;
-    for (name, plot) in page::plots(&paper, &results) {
+    let results = measure(paper, text, arguments.quick, &out)?;
+    fs::write(out.join("page.md"), page::write(paper, &results, &format!("benches/papers/{name}.toml")))?;
+    for (name, plot) in page::plots(paper, &results) {
         fs::write(out.join(format!("{name}.svg")), plot.render())?;
     }
     say(&format!("{}: page.md, results.csv and plots", out.display()));
