@@ -5,6 +5,8 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::Path;
 
+use rustix::fs::{FlockOperation, flock};
+
 use crate::machine;
 
 #[derive(Debug)]
@@ -23,6 +25,8 @@ impl Journal {
 
     fn open_with(path: &Path, head: &str) -> io::Result<(Self, Vec<String>)> {
         let mut file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
+        flock(&file, FlockOperation::NonBlockingLockExclusive)
+            .map_err(|_locked| io::Error::other("another process adds results to it"))?;
         let mut text = String::new();
         file.read_to_string(&mut text)?;
         let whole = whole(&text, head).ok_or_else(|| {
@@ -90,9 +94,13 @@ mod tests {
         assert!(lines.is_empty());
         journal.add("1,1.5").unwrap();
         journal.file.write_all(b"2,0.2").unwrap();
+        let error = Journal::open(&path, "seed = 1", "run,wall_s").unwrap_err().to_string();
+        assert!(error.contains("another process"), "{error}");
+        drop(journal);
         let (mut journal, lines) = Journal::open(&path, "seed = 1", "run,wall_s").unwrap();
         assert_eq!(lines, ["1,1.5"]);
         journal.add("2,0.25").unwrap();
+        drop(journal);
         let text = std::fs::read_to_string(&path).unwrap();
         assert!(text.ends_with("#| seed = 1\nrun,wall_s\n1,1.5\n2,0.25\n"), "{text}");
         let error = Journal::open(&path, "seed = 2", "run,wall_s").unwrap_err().to_string();

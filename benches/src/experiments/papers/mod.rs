@@ -34,7 +34,8 @@ use self::results::Results;
 /// names: a cell without its program is left out, and the result says so. Each replicate has every cell once,
 /// in random order. DIRECTORY/NAME gets results.csv (every run), a plot of each figure, and page.md, and is
 /// sealed as a bundle. Each run is synced to the disk before the next one starts: after a kill the same
-/// command resumes the experiment, unless the machine, the revision, the seed or the installed tools differ.
+/// command resumes the experiment, and one with more replicates adds them, unless the machine, the revision,
+/// the seed or the installed tools differ.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// Experiments to run, of those that --list names.
@@ -176,8 +177,7 @@ fn measure(paper: &Paper, text: &str, is_quick: bool, out: &Path) -> Result<Resu
         .collect();
     let quick = if is_quick { ", short" } else { "" };
     let description = format!(
-        "{text}\nreplicates {}, seed {}, seconds {}, command {}{quick}\n{left_out}",
-        paper.replicates,
+        "{text}\nseed {}, seconds {}, command {}{quick}\n{left_out}",
         paper.seed,
         paper.seconds,
         paper.command.join(" ")

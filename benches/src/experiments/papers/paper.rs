@@ -271,6 +271,8 @@ mod tests {
             assert_eq!(sorted, (0..20).collect::<Vec<_>>());
         }
         assert_ne!(Paper { seed: 8, ..paper.clone() }.runs(), paper.runs());
+        let more = Paper { replicates: 5, ..paper.clone() }.runs();
+        assert_eq!((&more[..60], more.len()), (&paper.runs()[..], 100), "the first ones stay");
     }
 
     const HEAD: &str = "title = 't'\nsource = 's'\nquestion = 'q'\nreplicates = 3\nseed = 7\nseconds = 1\n[[figure]]\nname = 'rate_per_s'\ntitle = 'samples/s'\n";

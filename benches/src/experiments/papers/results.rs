@@ -31,6 +31,15 @@ fn begin(paper: &Paper, number: usize, run: Run) -> String {
 impl Results {
     /// Reads the lines of the first of `runs`. Fails if a line was edited.
     pub(crate) fn read(lines: &[String], paper: &Paper, runs: &[Run]) -> Result<Self, Box<dyn Error>> {
+        if lines.len() > runs.len() {
+            return Err(format!(
+                "results.csv has {} runs, and {} are asked for; ask for more with --replicates, or choose another \
+                 directory",
+                lines.len(),
+                runs.len()
+            )
+            .into());
+        }
         let figures = paper.measured().map(|figure| figure.name.clone()).collect();
         let mut results = Self { runs: Vec::new(), figures };
         for (number, line) in (1..).zip(lines) {
