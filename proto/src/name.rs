@@ -91,20 +91,29 @@ impl fmt::Debug for MetricName {
 /// Glob over metric names: `*` stands for any text, dots included, and `?` for one character.
 #[derive(Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
-pub struct Selector(String);
+pub struct Selector {
+    glob: String,
+    /// Bytes before the first wildcard, which is asked for once for each metric of the catalogue.
+    literal_bytes: usize,
+}
 
 impl Selector {
     pub fn as_str(&self) -> &str {
-        &self.0
+        &self.glob
+    }
+
+    /// The text before the first wildcard, with which all that it matches begins.
+    pub fn literal(&self) -> &str {
+        self.glob.get(..self.literal_bytes).unwrap_or_default()
     }
 
     /// Returns true if the pattern has no wildcard, and so matches one name.
-    pub fn is_exact(&self) -> bool {
-        !self.0.contains(['*', '?'])
+    pub const fn is_exact(&self) -> bool {
+        self.literal_bytes == self.glob.len()
     }
 
     pub fn matches(&self, name: &str) -> bool {
-        matches_glob(&self.0, name)
+        matches_glob(&self.glob, name)
     }
 }
 
@@ -143,7 +152,8 @@ impl FromStr for Selector {
 
     fn from_str(text: &str) -> Result<Self, InvalidName> {
         check(text, |c| matches!(c, '_' | '*' | '?'))?;
-        Ok(Self(text.to_owned()))
+        let literal_bytes = text.find(['*', '?']).unwrap_or(text.len());
+        Ok(Self { glob: text.to_owned(), literal_bytes })
     }
 }
 
@@ -157,19 +167,19 @@ impl TryFrom<String> for Selector {
 
 impl From<Selector> for String {
     fn from(selector: Selector) -> Self {
-        selector.0
+        selector.glob
     }
 }
 
 impl fmt::Display for Selector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(&self.0)
+        f.pad(&self.glob)
     }
 }
 
 impl fmt::Debug for Selector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(&self.glob)
     }
 }
 
@@ -201,6 +211,13 @@ mod tests {
         assert!(!selects("node.load?", "node.load15"));
         assert!(!selects("cpu.usage", "cpu.usag"));
         assert!("cpu.[a-z]".parse::<Selector>().is_err());
+        let literal = |pattern: &str| {
+            let selector = pattern.parse::<Selector>().unwrap();
+            (selector.literal().to_owned(), selector.is_exact())
+        };
+        assert_eq!(literal("cpu.usage"), ("cpu.usage".to_owned(), true));
+        assert_eq!(literal("cpu.?s*"), ("cpu.".to_owned(), false));
+        assert_eq!(literal("*"), (String::new(), false));
     }
 
     #[test]

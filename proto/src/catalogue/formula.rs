@@ -108,8 +108,7 @@ impl Derived {
             return self.instance(selector.as_str()).is_some();
         }
         let begin = self.name.rfind('.').map_or(self.name.len(), |dot| dot + 1);
-        let literal = selector.as_str().find(['*', '?']).unwrap_or_default();
-        literal >= begin && selector.matches(self.name)
+        selector.literal().len() >= begin && selector.matches(self.name)
     }
 }
 

@@ -10,7 +10,7 @@ const USER_SUPPLIED: &str = "user.";
 
 /// There is no list of user-supplied metrics.
 fn may_be_user_supplied(selector: &Selector) -> bool {
-    let literal = selector.as_str().split(['*', '?']).next().unwrap_or_default();
+    let literal = selector.literal();
     literal.starts_with(USER_SUPPLIED) || (!selector.is_exact() && USER_SUPPLIED.starts_with(literal))
 }
 
