@@ -9,7 +9,7 @@ use polymeter_e2e::{Need, program, require, skip, tests};
 use serde_json::Value;
 
 tests![
-    what_a_program_wastes_its_time_with_is_found,
+    exclusive what_a_program_wastes_its_time_with_is_found,
     a_program_that_computes_has_no_finding,
     exclusive the_process_that_others_wait_for_is_found,
     threads_that_sleep_for_a_lock_are_found,

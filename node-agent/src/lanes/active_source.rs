@@ -260,7 +260,7 @@ impl ActiveSource {
     }
 
     /// True if its thread must read it once more before it is closed.
-    fn has_last_read(&self) -> bool {
+    pub(super) fn has_last_read(&self) -> bool {
         matches!(&self.source, Source::Threaded(source) if source.has_last_read())
     }
 

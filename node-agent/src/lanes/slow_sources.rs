@@ -13,6 +13,10 @@ use crate::clock;
 /// Longest wait for a read under way when its source is removed. Sampling continues meanwhile.
 pub(super) const CLOSE_WITHIN_NS: u64 = 500_000_000;
 
+/// Longest wait for the last reading of a source that has one: call stacks. It takes a few tenths of a second
+/// of CPU time at most, and so that long where other programs leave the agent a tenth of a CPU.
+const LAST_WITHIN_NS: u64 = 5_000_000_000;
+
 #[derive(Debug, Default)]
 pub(super) struct SlowSources {
     ids: Vec<SourceId>,
@@ -56,10 +60,13 @@ impl SlowSources {
         id: SourceId,
         source: Box<ActiveSource>,
     ) -> Option<Box<ActiveSource>> {
-        if !source.slow.is_busy() || source.slow.is_hung() || !source.slow.has_waiting() {
+        // A last reading that lasts seems to hang on a busy machine.
+        let hangs = source.slow.is_hung() && !source.has_last_read();
+        if !source.slow.is_busy() || hangs || !source.slow.has_waiting() {
             return Some(source);
         }
-        self.closing.push(Closing { id, source, until_ns: clock::monotonic_ns() + CLOSE_WITHIN_NS });
+        let within_ns = if source.has_last_read() { LAST_WITHIN_NS } else { CLOSE_WITHIN_NS };
+        self.closing.push(Closing { id, source, until_ns: clock::monotonic_ns() + within_ns });
         None
     }
 

@@ -33,7 +33,7 @@ const REPORT_NS: u64 = 1_000_000_000;
 
 /// Most waits for slow reads at the end. The last read of call stacks reads the symbols of all programs, from
 /// a cold disk if the machine is short of memory.
-const SLOW_WAITS: u32 = 2_000;
+const SLOW_WAITS: u32 = 5_000;
 
 /// Most waits for a free batch at the end, and the length of each.
 const END_WAITS: u32 = 1_000;
