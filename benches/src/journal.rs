@@ -6,6 +6,7 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::Path;
 
 use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 
 use crate::machine;
 
@@ -25,8 +26,12 @@ impl Journal {
 
     fn open_with(path: &Path, head: &str) -> io::Result<(Self, Vec<String>)> {
         let mut file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
-        flock(&file, FlockOperation::NonBlockingLockExclusive)
-            .map_err(|_locked| io::Error::other("another process adds results to it"))?;
+        // A file system without locks cannot tell.
+        if flock(&file, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK) {
+            return Err(io::Error::other(
+                "another process adds results to it; wait for its end, or choose another directory",
+            ));
+        }
         let mut text = String::new();
         file.read_to_string(&mut text)?;
         let whole = whole(&text, head).ok_or_else(|| {

@@ -43,7 +43,8 @@ pub(crate) struct Agent {
     /// True if it can send all acknowledged frames again.
     pub(crate) keeps_all: bool,
     pub(crate) outbox_bytes: usize,
-    /// Acknowledged frames that were put back into the outbox after failovers, by which it may be beyond its limit.
+    /// Acknowledged frames that were put back into the outbox after failovers, by which it may be beyond its
+    /// limit.
     pub(crate) taken_back_bytes: usize,
     pub(crate) collector: usize,
     /// Each connection has a different id.

@@ -11,8 +11,8 @@ pub struct JobCgroups {
     pub v2: Option<PathBuf>,
     /// Directories of version 1, by controller.
     pub v1: BTreeMap<String, PathBuf>,
-    /// Inode of each directory that discovery found, also of those that are gone: a directory that was removed
-    /// and created again has another.
+    /// Inode of each directory that discovery found, also of those that are gone: a directory that was
+    /// removed and created again has another.
     pub inodes: BTreeMap<PathBuf, u64>,
 }
 

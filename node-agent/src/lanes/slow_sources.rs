@@ -13,8 +13,8 @@ use crate::clock;
 /// Longest wait for a read under way when its source is removed. Sampling continues meanwhile.
 pub(super) const CLOSE_WITHIN_NS: u64 = 500_000_000;
 
-/// Longest wait for the last reading of a source that has one: call stacks. It takes a few tenths of a second
-/// of CPU time at most, and so that long where other programs leave the agent a tenth of a CPU.
+/// Longest wait for the last reading of a source that has one: call stacks. Their symbols and their callers
+/// are searched for 0.2 s of CPU time each, which takes longer where other programs use the CPUs.
 const LAST_WITHIN_NS: u64 = 5_000_000_000;
 
 #[derive(Debug, Default)]

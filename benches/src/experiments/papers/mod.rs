@@ -143,8 +143,12 @@ impl Arguments {
         }
         let is_known = |setting: &&String| paper.cells.iter().any(|cell| cell.setting == **setting);
         if let Some(unknown) = self.settings.iter().find(|setting| !is_known(setting)) {
-            let mut known: Vec<&str> = paper.cells.iter().map(|cell| cell.setting.as_str()).collect();
-            known.dedup();
+            let mut known: Vec<&str> = Vec::new();
+            for cell in &paper.cells {
+                if !known.contains(&cell.setting.as_str()) {
+                    known.push(&cell.setting);
+                }
+            }
             return Err(format!("no setting is `{unknown}`; there are: {}", known.join(", ")).into());
         }
         paper.selected.clone_from(&self.settings);

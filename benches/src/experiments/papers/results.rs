@@ -33,8 +33,8 @@ impl Results {
     pub(crate) fn read(lines: &[String], paper: &Paper, runs: &[Run]) -> Result<Self, Box<dyn Error>> {
         if lines.len() > runs.len() {
             return Err(format!(
-                "results.csv has {} runs, and {} are asked for; ask for more with --replicates, or choose another \
-                 directory",
+                "results.csv has {} runs, and {} are asked for; ask for more with --replicates, \
+                 or choose another directory",
                 lines.len(),
                 runs.len()
             )

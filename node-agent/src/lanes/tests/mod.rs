@@ -235,6 +235,28 @@ fn a_last_reading_that_is_given_up_is_counted() {
 }
 
 #[test]
+fn a_last_reading_that_takes_long_is_awaited() {
+    for seems_to_hang in [false, true] {
+        let gate = Arc::new(Gate::default());
+        let mut running = start_with_last_read(&gate);
+        gate.set_closed(true);
+        if seems_to_hang {
+            running.command(Command::Regroup(SourceId(0), vec![group(1, "stacks", Some(&job()), "10ms")]));
+            running.until("the notice", |received| received.has_notice(is_hung));
+        }
+        running.command(Command::Remove(SourceId(0)));
+        running.confirm();
+        clock::sleep(Duration::from_nanos(2 * slow_sources::CLOSE_WITHIN_NS));
+        gate.set_closed(false);
+        running
+            .until("the last report", |received| received.ended.last().is_some_and(|name| name == "stacks"));
+        let received = running.stop();
+        assert_eq!(received.ended, ["stacks"], "nothing is unread");
+        assert!(received.tally("stacks").taken >= 2);
+    }
+}
+
+#[test]
 fn the_end_of_the_agent_reads_last_or_counts_it() {
     for is_closed in [false, true] {
         let gate = Arc::new(Gate::default());
