@@ -118,6 +118,11 @@ impl Running {
         Ok(Self { agent: Agent::start_program(program, scratch, &endpoint, config)?, frames })
     }
 
+    /// Ends the agent after a measurement. Fails if it has ended before, since nothing was measured then.
+    pub fn stop(self) -> Result<(), Box<dyn Error>> {
+        if self.agent.stop() { Ok(()) } else { Err("the agent failed while it was measured".into()) }
+    }
+
     /// Takes the frames received since the previous call.
     pub fn frames(&self) -> impl Iterator<Item = Frame> {
         self.frames.try_iter()

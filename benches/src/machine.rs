@@ -1,6 +1,9 @@
-//! A description of the measured machine, and the measured revision.
+//! The measured machine, which one experiment has for itself, and the measured revision.
 
 use std::fs;
+use std::io;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixListener};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -8,6 +11,24 @@ use serde_json::Value;
 
 /// Build description that Nix installs, relative to the program's directory.
 const BUILD: &str = "../share/polymeter/build.json";
+
+/// Keeps other experiments from this machine until the result is dropped, or the process ends.
+pub fn reserve() -> io::Result<UnixListener> {
+    reserve_as("polymeter-bench")
+}
+
+fn reserve_as(name: &str) -> io::Result<UnixListener> {
+    let address = SocketAddr::from_abstract_name(name)?;
+    UnixListener::bind_addr(&address).map_err(|error| {
+        if error.kind() != io::ErrorKind::AddrInUse {
+            return error;
+        }
+        io::Error::other(
+            "another experiment runs on this machine, and two would disturb each other; wait for its end, or \
+             end it (`pgrep -a polymeter-bench` shows it)",
+        )
+    })
+}
 
 /// One-line description of this machine: CPUs, memory, kernel.
 pub fn description() -> String {
@@ -57,4 +78,19 @@ fn git(arguments: &[&str]) -> Option<String> {
     let output = Command::new("git").arg("-C").arg(sources).args(arguments).stderr(Stdio::null()).output();
     let output = output.ok().filter(|output| output.status.success())?;
     Some(String::from_utf8(output.stdout).ok()?.trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_experiment_at_a_time_has_the_machine() {
+        let name = format!("polymeter-bench-{}", std::process::id());
+        let first = reserve_as(&name).unwrap();
+        let refused = reserve_as(&name).unwrap_err().to_string();
+        assert!(refused.contains("another experiment runs on this machine"), "{refused}");
+        drop(first);
+        reserve_as(&name).unwrap();
+    }
 }

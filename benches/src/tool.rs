@@ -21,7 +21,7 @@ pub struct Tool {
     /// The name of the tool in the results.
     pub name: String,
     /// The command that starts the tool. If it exits at once, it has started a daemon, which `stop` stops; if
-    /// it keeps running, it is stopped with SIGTERM to its process group.
+    /// it keeps running, it is stopped with SIGTERM to its process group, and must not end before.
     pub start: String,
     /// The command that stops the daemon that `start` has left.
     #[serde(default)]
@@ -39,12 +39,14 @@ pub struct Tool {
 pub struct RunningTool<'a> {
     tool: &'a Tool,
     process: Child,
+    is_daemon: bool,
     environment: Vec<(&'static str, String)>,
 }
 
 impl Tool {
+    /// True if it is installed and can work on this machine.
     pub fn is_here(&self) -> bool {
-        self.needs.as_deref().is_none_or(is_program_here)
+        self.needs.as_deref().is_none_or(is_program_here) && self.works_here()
     }
 
     /// Runs the command that tests the machine.
@@ -76,10 +78,11 @@ impl Tool {
         let mut process = shell(&self.start, &environment).spawn()?;
         // A shell that does not find the program exits at once, as does one that has started a daemon.
         pause(200_000_000);
-        if process.try_wait()?.is_some_and(|status| !status.success()) {
+        let ended = process.try_wait()?;
+        if ended.is_some_and(|status| !status.success()) {
             return Err(format!("the tool {} does not start: `{}` failed", self.name, self.start).into());
         }
-        Ok(RunningTool { tool: self, process, environment })
+        Ok(RunningTool { tool: self, process, is_daemon: ended.is_some(), environment })
     }
 }
 
@@ -88,6 +91,18 @@ impl RunningTool<'_> {
     /// process group are not included.
     pub fn cpu_s(&self) -> io::Result<f64> {
         process::group_cpu_s(self.process.id())
+    }
+
+    /// Stops the tool after a measurement. Fails if it has ended before, since nothing was measured then.
+    pub fn stop(mut self) -> Result<(), Box<dyn Error>> {
+        match self.process.try_wait()? {
+            Some(status) if !self.is_daemon => Err(format!(
+                "the tool {} ended while it was measured, {status}; run its command by hand to see why",
+                self.tool.name
+            )
+            .into()),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -143,6 +158,20 @@ mod tests {
         let program = std::path::Path::new("/proc").join(child.trim()).join("exe");
         crate::clock::wait_for("the child is gone", 10, || (!program.exists()).then_some(())).unwrap();
         assert!(stopped.is_file());
+    }
+
+    #[test]
+    fn a_tool_that_ends_early_is_not_measured() {
+        let ended = |start: &str| {
+            let tool = tool(start, None);
+            let running = tool.start(Vec::new()).unwrap();
+            pause(300_000_000);
+            running.stop().map_err(|error| error.to_string())
+        };
+        let error = ended("sleep 0.4; exit 3").unwrap_err();
+        assert!(error.contains("test ended while it was measured, exit status: 3"), "{error}");
+        assert!(ended("sleep 0.4").is_err(), "success is an end, too");
+        assert!(ended("sleep 100").is_ok() && ended("true").is_ok());
     }
 
     #[test]

@@ -69,6 +69,15 @@ impl Started<'_> {
             Self::Tool(tool) => tool.cpu_s()?,
         })
     }
+
+    /// Fails if it has ended before.
+    fn stop(self) -> Result<(), Box<dyn Error>> {
+        match self {
+            Self::Agent(agent) => agent.stop(),
+            Self::Tool(tool) => tool.stop(),
+            Self::Nothing | Self::Bare(_) => Ok(()),
+        }
+    }
 }
 
 /// Runs of one subject, one value per round. Times are in milliseconds per second, summed over all CPUs.
@@ -123,7 +132,9 @@ fn subjects(arguments: &Arguments) -> Result<Vec<Subject>, Box<dyn Error>> {
         let text = std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
         let tools: Tools = toml::from_str(&text).map_err(|error| format!("{}: {error}", path.display()))?;
         let (here, missing): (Vec<_>, Vec<_>) = tools.tool.into_iter().partition(Tool::is_here);
-        missing.iter().for_each(|tool| say(&format!("left out, since it is not installed: {}", tool.name)));
+        for tool in missing {
+            say(&format!("left out, since it is not installed or does not work here: {}", tool.name));
+        }
         subjects.extend(here.into_iter().map(Subject::Tool));
     }
     Ok(subjects)
@@ -162,7 +173,7 @@ impl Runs {
         self.stolen.push((to_f64(seen.stolen_ns) / 1e6 - seen.steal_s * 1e3) / seconds);
         self.steal.push(seen.steal_s * 1e3 / seconds);
         self.gaps.add(&Histogram::from_filled(&seen.gaps.0, seen.gaps.1));
-        Ok(())
+        started.stop()
     }
 }
 

@@ -17,6 +17,7 @@ use polymeter_benches::clock::now_ns;
 use polymeter_benches::job::{Job, pause};
 use polymeter_benches::journal::Journal;
 use polymeter_benches::table::{say, to_f64};
+use polymeter_benches::tool::RunningTool;
 use polymeter_benches::{machine, plan, table};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
@@ -104,7 +105,8 @@ pub(crate) fn run_once(design: &Design, run: &Run, job: &Job, scratch: &Path) ->
     // `Nothing` pauses, too, so that the command starts with the machine in the same state.
     pause(SETTLE_NS);
     let wall_s = timed(design, job)?;
-    drop((agent, other));
+    agent.map_or(Ok(()), Running::stop)?;
+    other.map_or(Ok(()), RunningTool::stop)?;
     Ok(wall_s)
 }
 

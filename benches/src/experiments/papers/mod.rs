@@ -22,6 +22,7 @@ use std::process::Command;
 use polymeter_benches::agent::program;
 use polymeter_benches::clock::{SECOND_NS, now_ns};
 use polymeter_benches::journal::Journal;
+use polymeter_benches::machine;
 use polymeter_benches::table::{self, say};
 
 use self::measure::Measure;
@@ -115,6 +116,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
         Ok((name, text, paper))
     });
     let wanted: Vec<(&str, &str, Paper)> = wanted.collect::<Result<_, Box<dyn Error>>>()?;
+    let _reserved = if arguments.quick { None } else { Some(machine::reserve()?) };
     table::machine();
     wanted.iter().try_for_each(|(name, text, paper)| rerun(arguments, name, text, paper))
 }

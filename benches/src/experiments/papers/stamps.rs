@@ -13,6 +13,7 @@ use polymeter_benches::histogram::Histogram;
 use polymeter_benches::job::{Job, pause};
 use polymeter_benches::plan;
 use polymeter_benches::table::{say, to_f64};
+use polymeter_benches::tool::RunningTool;
 use polymeter_proto::period::Period;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use serde::{Deserialize, Serialize};
@@ -85,7 +86,8 @@ pub(super) fn measure(
         .args(["part", "stamps", &serde_json::to_string(&stamps)?])
         .stderr(Stdio::inherit())
         .output()?;
-    drop((agent, other));
+    agent.map_or(Ok(()), Running::stop)?;
+    other.map_or(Ok(()), RunningTool::stop)?;
     if !output.status.success() {
         return Err("the processes that take time stamps failed".into());
     }
