@@ -44,7 +44,12 @@ pub(crate) fn write(paper: &Paper, results: &Results, file: &str) -> String {
     page.push_str(&format!("\n**{}**\n\n", verdict::sentence(&judged)));
     let claims: Vec<Vec<String>> = judged.iter().map(claim_row).collect();
     page.push_str(&table::markdown(&["claim of the paper", "published", "measured", "verdict"], &claims));
-    format!("{page}\n{}\n", verdict::RULE)
+    let of_shares = if paper.figures.iter().any(|figure| figure.is_share) {
+        " Shares of the runs have exact binomial intervals."
+    } else {
+        ""
+    };
+    format!("{page}\n{}{of_shares}\n", verdict::RULE)
 }
 
 fn claim_row(judged: &Judged<'_>) -> Vec<String> {
@@ -94,10 +99,7 @@ fn rows(paper: &Paper, results: &Results) -> Vec<Vec<String>> {
     for setting in settings(paper) {
         for (index, cell) in paper.cells.iter().enumerate().filter(|(_, cell)| cell.setting == setting) {
             let mut row = vec![setting.to_owned(), cell.tool.clone(), results.runs_of(index).to_string()];
-            row.extend(paper.figures.iter().map(|figure| {
-                let estimate = results.estimate(paper, index, figure);
-                estimate.map_or_else(|| "-".to_owned(), |value| format!("{value:.*}", figure.digits))
-            }));
+            row.extend(paper.figures.iter().map(|figure| measured(paper, results, index, figure)));
             rows.push(row);
         }
         for tool in published_tools(paper, Some(setting)) {
@@ -111,6 +113,15 @@ fn rows(paper: &Paper, results: &Results) -> Vec<Vec<String>> {
         }
     }
     rows
+}
+
+fn measured(paper: &Paper, results: &Results, cell: usize, figure: &Figure) -> String {
+    let text = if figure.is_share {
+        verdict::share(&results.values(cell, &figure.name)).map(|share| share.to_string())
+    } else {
+        results.estimate(paper, cell, figure).map(|value| format!("{value:.*}", figure.digits))
+    };
+    text.unwrap_or_else(|| "-".to_owned())
 }
 
 /// All plots, by the name of their files.
@@ -164,8 +175,9 @@ fn plot(paper: &Paper, results: &Results, figure: &Figure) -> Plot {
         series.push(Series { name: format!("{tool}, published"), points });
     }
     series.retain(|series| series.points.iter().any(Option::is_some));
+    let intervals = if figure.is_share { "" } else { ", with 95 % intervals" };
     Plot {
-        title: format!("{}, with 95 % intervals", figure.title),
+        title: format!("{}{intervals}", figure.title),
         y_label: String::new(),
         places: settings.into_iter().map(str::to_owned).collect(),
         series,
@@ -203,7 +215,7 @@ mod tests {
             { setting = '5 s', tool = 'theirs', figure = 'wall_s', mean = 120 },
         ]
         claim = [
-            { text = 'C', figure = 'wall_s', of = ['1 ms', 'polymeter'], to = ['without', 'nothing'], most = 1.0 },
+            { text = 'C', figure = 'wall_s', of = ['1 ms', 'polymeter'], to = ['without', 'nothing'], most = 9.0 },
         ]
         [[tool]]
         name = 'absent'

@@ -65,6 +65,9 @@ pub(crate) struct Figure {
     /// Digits behind the decimal point.
     #[serde(default)]
     pub(crate) digits: usize,
+    /// True if a run has it or does not, as 100 or 0, so that it is a share of the runs.
+    #[serde(default)]
+    pub(crate) is_share: bool,
     /// Makes it the difference of another figure to that of a cell, in percent, which has no column of its own
     /// in the CSV file.
     pub(crate) percent_over: Option<Base>,

@@ -86,11 +86,14 @@ impl Results {
         runs.filter_map(|(_, values)| values.get(position).copied().flatten()).collect()
     }
 
-    /// None if the cell was not measured, or does not have this figure.
+    /// None if the cell was not measured, or does not have this figure. A share has no half-width: its interval
+    /// is not symmetric.
     pub(crate) fn estimate(&self, paper: &Paper, cell: usize, figure: &Figure) -> Option<Estimate> {
         let Some(base) = &figure.percent_over else {
             let values = self.values(cell, &figure.name);
-            return (!values.is_empty()).then(|| Estimate::of(&values));
+            let estimate = (!values.is_empty()).then(|| Estimate::of(&values));
+            return estimate
+                .map(|of| if figure.is_share { Estimate { half: f64::INFINITY, ..of } } else { of });
         };
         let base_cell = paper.cell(&base.setting, &base.tool).filter(|base| *base != cell)?;
         let (of, from) = (self.values(cell, &base.figure), self.values(base_cell, &base.figure));

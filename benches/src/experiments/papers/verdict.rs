@@ -2,16 +2,16 @@
 
 use std::fmt;
 
-use polymeter_benches::statistics::Estimate;
+use polymeter_benches::statistics::{Estimate, binomial_interval};
 
 use super::paper::{Claim, Paper};
 use super::results::Results;
 
 /// How [`Judged::verdict`] follows from the measured values.
-pub(crate) const RULE: &str = "The rule: a claim agrees if the 95 % interval of the measured value overlaps \
-    the published range, and differs if it does not. It cannot be judged here if a cell was not measured, or \
-    has fewer than two runs. A ratio is that of the geometric means; its interval is Welch's for the \
-    logarithms.";
+pub(crate) const RULE: &str = "The rule: a claim agrees if the whole 95 % interval of the measured value is \
+    within the published range, and differs if the whole interval is outside. It cannot be judged here if the \
+    interval crosses an end of the range, and if a cell was not measured or has fewer than two runs. A ratio \
+    is that of the geometric means; its interval is Welch's for the logarithms.";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict {
@@ -64,8 +64,10 @@ pub(crate) fn judge<'a>(paper: &'a Paper, results: &Results) -> Vec<Judged<'a>> 
         let of = |(setting, tool): &(String, String)| {
             paper.cell(setting, tool).map(|cell| results.values(cell, &claim.figure)).unwrap_or_default()
         };
+        let is_share = paper.figures.iter().any(|figure| figure.is_share && figure.name == claim.figure);
         let ours = match &claim.to {
             Some(to) => ratio(&of(&claim.of), &of(to)),
+            None if is_share => share(&of(&claim.of)),
             None => interval(Estimate::of(&of(&claim.of))),
         };
         let verdict = ours.map_or(Verdict::CannotBeJudged, |ours| compare(ours, claim));
@@ -75,14 +77,28 @@ pub(crate) fn judge<'a>(paper: &'a Paper, results: &Results) -> Vec<Judged<'a>> 
 }
 
 fn compare(ours: Interval, claim: &Claim) -> Verdict {
-    let is_below = claim.least.is_some_and(|least| ours.most < least);
-    let is_above = claim.most.is_some_and(|most| ours.least > most);
-    if is_below || is_above { Verdict::Differs } else { Verdict::Agrees }
+    let (least, most) = (claim.least.unwrap_or(f64::NEG_INFINITY), claim.most.unwrap_or(f64::INFINITY));
+    if ours.most < least || ours.least > most {
+        Verdict::Differs
+    } else if ours.least >= least && ours.most <= most {
+        Verdict::Agrees
+    } else {
+        Verdict::CannotBeJudged
+    }
 }
 
 fn interval(Estimate { mean, half }: Estimate) -> Option<Interval> {
     let is_known = mean.is_finite() && half.is_finite();
     is_known.then_some(Interval { value: mean, least: mean - half, most: mean + half })
+}
+
+/// The part of the runs that have it, in percent; none without runs.
+pub(crate) fn share(values: &[f64]) -> Option<Interval> {
+    let runs = u32::try_from(values.len()).ok().filter(|runs| *runs > 0)?;
+    let hits = u32::try_from(values.iter().filter(|value| **value > 0.0).count()).ok()?;
+    let (least, most) = binomial_interval(hits, runs);
+    let value = 100.0 * f64::from(hits) / f64::from(runs);
+    Some(Interval { value, least: 100.0 * least, most: 100.0 * most })
 }
 
 /// The ratio of the geometric means; none if a value is not positive.
@@ -98,7 +114,10 @@ pub(crate) fn sentence(judged: &[Judged<'_>]) -> String {
     let (agreed, differing) = (count(Verdict::Agrees), count(Verdict::Differs));
     let of = agreed + differing;
     if of == 0 {
-        return "Cannot be judged here: no claim of the paper was measured.".to_owned();
+        return format!(
+            "Cannot be judged here: the runs decide none of {} claims of the paper.",
+            judged.len()
+        );
     }
     let open = match judged.len() - of {
         0 => String::new(),
@@ -121,14 +140,21 @@ mod tests {
     }
 
     #[test]
-    fn an_interval_agrees_where_it_overlaps_the_published_range() {
+    fn only_an_interval_that_crosses_no_end_of_the_published_range_decides() {
         let ours = Interval { value: 2.0, least: 1.0, most: 3.0 };
         for (least, most, verdict) in [
-            (Some(2.9), Some(5.0), Verdict::Agrees),
+            (Some(1.0), Some(3.0), Verdict::Agrees),
+            (Some(0.9), None, Verdict::Agrees),
+            (None, Some(3.1), Verdict::Agrees),
+            (None, None, Verdict::Agrees),
             (Some(3.1), Some(5.0), Verdict::Differs),
-            (Some(0.0), Some(0.9), Verdict::Differs),
-            (None, Some(1.1), Verdict::Agrees),
             (Some(3.1), None, Verdict::Differs),
+            (Some(0.0), Some(0.9), Verdict::Differs),
+            (None, Some(0.9), Verdict::Differs),
+            (Some(2.9), Some(5.0), Verdict::CannotBeJudged),
+            (Some(1.5), Some(2.5), Verdict::CannotBeJudged),
+            (None, Some(2.9), Verdict::CannotBeJudged),
+            (Some(1.1), None, Verdict::CannotBeJudged),
         ] {
             assert_eq!(compare(ours, &claim(least, most)), verdict, "{least:?} {most:?}");
         }
@@ -148,6 +174,18 @@ mod tests {
     }
 
     #[test]
+    fn a_share_of_few_runs_decides_little() {
+        let covered =
+            |hits: usize, runs: usize| share(&[vec![100.0; hits], vec![0.0; runs - hits]].concat()).unwrap();
+        assert_eq!(covered(5, 6).to_string(), "83.3 (35.9 to 99.6)");
+        let wanted = claim(Some(95.0), None);
+        assert_eq!(compare(covered(6, 6), &wanted), Verdict::CannotBeJudged);
+        assert_eq!(compare(covered(100, 100), &wanted), Verdict::Agrees);
+        assert_eq!(compare(covered(3, 6), &wanted), Verdict::Differs);
+        assert_eq!(share(&[]), None);
+    }
+
+    #[test]
     fn one_sentence_says_it() {
         let claim = claim(None, None);
         let judged = |verdicts: &[Verdict]| -> String {
@@ -158,6 +196,7 @@ mod tests {
         assert!(judged(&[Verdict::Agrees, Verdict::Agrees]).starts_with("Agrees: 2 of 2"));
         let mixed = judged(&[Verdict::Agrees, Verdict::Differs, Verdict::CannotBeJudged]);
         assert_eq!(mixed, "Differs: 1 of 2 claims of the paper differ; 1 cannot be judged here.");
-        assert!(judged(&[Verdict::CannotBeJudged]).starts_with("Cannot be judged here"));
+        let open = judged(&[Verdict::CannotBeJudged]);
+        assert_eq!(open, "Cannot be judged here: the runs decide none of 1 claims of the paper.");
     }
 }
