@@ -14,14 +14,18 @@ use crate::process;
 /// Limit for a tool to exit after SIGTERM.
 const END_S: u64 = 5;
 
+/// Status of a tool that has lost a part.
+const INCOMPLETE: i32 = 3;
+
 /// A tool, described by shell commands.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Tool {
     /// The name of the tool in the results.
     pub name: String,
-    /// The command that starts the tool. If it exits at once, it has started a daemon, which `stop` stops; if
-    /// it keeps running, it is stopped with SIGTERM to its process group, and must not end before.
+    /// The command that starts the tool. It may leave a daemon, which `stop` stops. Without `stop` it keeps
+    /// running, and is stopped with SIGTERM to its process group; it then exits with 3 if a part of it had
+    /// ended before.
     pub start: String,
     /// The command that stops the daemon that `start` has left.
     #[serde(default)]
@@ -39,8 +43,8 @@ pub struct Tool {
 pub struct RunningTool<'a> {
     tool: &'a Tool,
     process: Child,
-    is_daemon: bool,
     environment: Vec<(&'static str, String)>,
+    is_stopped: bool,
 }
 
 impl Tool {
@@ -78,11 +82,10 @@ impl Tool {
         let mut process = shell(&self.start, &environment).spawn()?;
         // A shell that does not find the program exits at once, as does one that has started a daemon.
         pause(200_000_000);
-        let ended = process.try_wait()?;
-        if ended.is_some_and(|status| !status.success()) {
+        if process.try_wait()?.is_some_and(|status| !status.success()) {
             return Err(format!("the tool {} does not start: `{}` failed", self.name, self.start).into());
         }
-        Ok(RunningTool { tool: self, process, is_daemon: ended.is_some(), environment })
+        Ok(RunningTool { tool: self, process, environment, is_stopped: false })
     }
 }
 
@@ -93,21 +96,28 @@ impl RunningTool<'_> {
         process::group_cpu_s(self.process.id())
     }
 
-    /// Stops the tool after a measurement. Fails if it has ended before, since nothing was measured then.
+    /// Stops the tool after a measurement. Fails if it or a part of it has ended before, since something else
+    /// was measured then.
     pub fn stop(mut self) -> Result<(), Box<dyn Error>> {
-        match self.process.try_wait()? {
-            Some(status) if !self.is_daemon => Err(format!(
-                "the tool {} ended while it was measured, {status}; run its command by hand to see why",
-                self.tool.name
-            )
-            .into()),
-            _ => Ok(()),
-        }
+        let ended = self.process.try_wait()?.filter(|_| self.tool.stop.is_none());
+        self.end();
+        let lacks_part = self.process.try_wait()?.is_some_and(|status| status.code() == Some(INCOMPLETE));
+        let (what, status) = match ended {
+            Some(status) => ("", status.to_string()),
+            None if lacks_part => ("a part of ", "which its command reports".to_owned()),
+            None => return Ok(()),
+        };
+        let name = &self.tool.name;
+        Err(format!(
+            "{what}the tool {name} ended while it was measured, {status}; run its command by hand to see why"
+        )
+        .into())
     }
-}
 
-impl Drop for RunningTool<'_> {
-    fn drop(&mut self) {
+    fn end(&mut self) {
+        if std::mem::replace(&mut self.is_stopped, true) {
+            return;
+        }
         if let Some(stop) = &self.tool.stop {
             // The command's own messages appear on stderr.
             shell(stop, &self.environment).status().ok();
@@ -120,6 +130,12 @@ impl Drop for RunningTool<'_> {
             kill_all(Signal::KILL);
         }
         self.process.wait().ok();
+    }
+}
+
+impl Drop for RunningTool<'_> {
+    fn drop(&mut self) {
+        self.end();
     }
 }
 
@@ -162,16 +178,38 @@ mod tests {
 
     #[test]
     fn a_tool_that_ends_early_is_not_measured() {
-        let ended = |start: &str| {
-            let tool = tool(start, None);
-            let running = tool.start(Vec::new()).unwrap();
-            pause(300_000_000);
+        let stopped = |start: &str, stop| {
+            let tool = tool(start, stop);
+            let mut running = tool.start(Vec::new()).unwrap();
+            if start != "sleep 100" {
+                crate::clock::wait_for("it ends", 10, || running.process.try_wait().unwrap()).unwrap();
+            }
             running.stop().map_err(|error| error.to_string())
         };
-        let error = ended("sleep 0.4; exit 3").unwrap_err();
+        let error = stopped("sleep 1; exit 3", None).unwrap_err();
         assert!(error.contains("test ended while it was measured, exit status: 3"), "{error}");
-        assert!(ended("sleep 0.4").is_err(), "success is an end, too");
-        assert!(ended("sleep 100").is_ok() && ended("true").is_ok());
+        assert!(stopped("true", None).is_err(), "success is an end, too");
+        assert!(stopped("true", Some("true")).is_ok(), "it has left a daemon");
+        assert!(stopped("sleep 100", None).is_ok());
+    }
+
+    #[test]
+    fn a_tool_that_loses_a_part_is_not_measured() {
+        let directory = tempfile::tempdir().unwrap();
+        let stopped = |part: &str| {
+            let ready = directory.path().join(part);
+            let start =
+                "trap 'kill $part 2> /dev/null' EXIT; trap 'kill -0 $part 2> /dev/null || exit 3; exit' TERM
+                setsid sleep $PART & part=$!; [ $PART = 100 ] || wait $part; : > $READY; sleep 100 & wait $!";
+            let tool = tool(start, None);
+            let environment = vec![("PART", part.to_owned()), ("READY", ready.display().to_string())];
+            let running = tool.start(environment).unwrap();
+            crate::clock::wait_for("it is ready", 10, || ready.exists().then_some(())).unwrap();
+            running.stop().map_err(|error| error.to_string())
+        };
+        assert!(stopped("100").is_ok());
+        let error = stopped("0").unwrap_err();
+        assert!(error.starts_with("a part of the tool test ended"), "{error}");
     }
 
     #[test]
