@@ -120,7 +120,11 @@ impl Running {
 
     /// Ends the agent after a measurement. Fails if it has ended before, since nothing was measured then.
     pub fn stop(self) -> Result<(), Box<dyn Error>> {
-        if self.agent.stop() { Ok(()) } else { Err("the agent failed while it was measured".into()) }
+        if self.agent.stop() {
+            return Ok(());
+        }
+        Err("the agent ended while it was measured, or failed at its end; run polymeter-agent by hand to see why"
+            .into())
     }
 
     /// Takes the frames received since the previous call.

@@ -186,8 +186,8 @@ mod tests {
             }
             running.stop().map_err(|error| error.to_string())
         };
-        let error = stopped("sleep 1; exit 3", None).unwrap_err();
-        assert!(error.contains("test ended while it was measured, exit status: 3"), "{error}");
+        let error = stopped("sleep 1; exit 5", None).unwrap_err();
+        assert!(error.contains("test ended while it was measured, exit status: 5"), "{error}");
         assert!(stopped("true", None).is_err(), "success is an end, too");
         assert!(stopped("true", Some("true")).is_ok(), "it has left a daemon");
         assert!(stopped("sleep 100", None).is_ok());

@@ -107,7 +107,7 @@ impl Design {
         Ok(design)
     }
 
-    /// All treatments, `Nothing` first. Tools that are not here are left out.
+    /// All treatments, `Nothing` first. Tools that are not installed, or do not work here, are left out.
     pub(crate) fn treatments(&self) -> Vec<Treatment> {
         let here = self.tools.iter().enumerate().filter(|(_, tool)| tool.is_here());
         let tools: Vec<_> = std::iter::once(None).chain(here.map(|(index, _)| Some(index))).collect();

@@ -95,8 +95,8 @@ fn sample(paper: &Paper, cell: &Cell, scratch: &Path) -> Result<Values<'static>,
     let (begin_ns, cpu_s) = (now_ns(), running.cpu_s()?);
     pause(i64::try_from(paper.seconds)? * 1_000_000_000);
     let cpu_s = running.cpu_s()? - cpu_s;
-    running.stop()?;
     let samples = to_f64(now_ns() - begin_ns) / 1e3 / to_f64(*period_us);
+    running.stop()?;
     let cpu_us = cpu_s * 1e6 / samples;
     Ok(vec![("cpu_us", cpu_us), ("core_percent_at_10s", cpu_us / 1e5)])
 }
