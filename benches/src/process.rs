@@ -6,7 +6,9 @@ use std::io;
 use std::ops::{Deref, DerefMut};
 use std::path::{Path, PathBuf};
 use std::process::Child;
+use std::time::Duration;
 
+use nix::time::ClockId;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::table::to_f64;
@@ -71,19 +73,16 @@ fn ran_ns(task: &Path) -> u64 {
     schedstat.split_ascii_whitespace().next().and_then(|ns| ns.parse().ok()).unwrap_or(0)
 }
 
-/// Usage of `pid` without its children. The CPU time is exact as long as none of its threads has exited.
+/// Usage of `pid` without its children.
 pub fn usage(pid: u32) -> io::Result<Usage> {
-    let mut cpu_ns = 0;
-    for task in fs::read_dir(format!("/proc/{pid}/task"))? {
-        cpu_ns += ran_ns(&task?.path());
-    }
-    Ok(Usage { cpu_s: to_f64(cpu_ns) / 1e9, ..footprint(pid)? })
+    Ok(Usage { cpu_s: cpu_s(pid)?, ..footprint(pid)? })
 }
 
-/// CPU time of all threads of `pid`, also of those that have exited, with the resolution of the kernel's
-/// ticks, usually 10 ms.
-pub fn cpu_s_of_all_threads(pid: u32) -> io::Result<f64> {
-    Ok(seconds(Stat::read(pid)?.ticks))
+/// CPU time of `pid` without its children, in nanoseconds' resolution: of all its threads, also of those that
+/// have exited.
+pub fn cpu_s(pid: u32) -> io::Result<f64> {
+    let pid = nix::unistd::Pid::from_raw(pid.try_into().map_err(io::Error::other)?);
+    Ok(Duration::from(ClockId::pid_cpu_clock_id(pid)?.now()?).as_secs_f64())
 }
 
 /// CPU time of all threads of `pid` in the kernel, with the resolution of its ticks.
@@ -182,7 +181,7 @@ pub fn usage_with_children(pid: u32) -> io::Result<Usage> {
 fn running(is_wanted: impl Fn(&Stat) -> bool) -> io::Result<Vec<(Stat, Usage)>> {
     let usages = all()?.filter(|(_, stat)| is_wanted(stat)).map(|(pid, stat)| {
         // One that has exited keeps its time until its parent has waited for it, and nothing else.
-        let of_exited = Usage { cpu_s: seconds(stat.ticks), ..Usage::default() };
+        let of_exited = Usage { cpu_s: cpu_s(pid).unwrap_or(0.0), ..Usage::default() };
         (stat, usage(pid).unwrap_or(of_exited))
     });
     Ok(usages.collect())
@@ -212,8 +211,6 @@ fn footprint(pid: u32) -> io::Result<Usage> {
 struct Stat {
     parent: u32,
     group: u32,
-    ticks: u64,
-    /// Those of `ticks` that were spent in the kernel.
     system_ticks: u64,
     ticks_of_ended: u64,
 }
@@ -234,7 +231,6 @@ impl Stat {
         Some(Self {
             parent: id(1)?,
             group: id(2)?,
-            ticks: number(11)? + number(12)?,
             system_ticks: number(12)?,
             ticks_of_ended: number(13)? + number(14)?,
         })
@@ -332,7 +328,7 @@ mod tests {
         let text = "42 (a) b) S 7 42 42 0 -1 4194560 1 2 3 4 100 20 3 4 20 0 1 0 5 6 7";
         let stat = Stat::parse(text).unwrap();
         assert_eq!((stat.parent, stat.group, stat.ticks_of_ended), (7, 42, 7));
-        assert_eq!((stat.ticks, stat.system_ticks), (120, 20));
+        assert_eq!(stat.system_ticks, 20);
         assert!(Stat::parse("42 (a) S").is_none());
     }
 
@@ -359,18 +355,34 @@ mod tests {
         let pid = shell.id();
         let find = || running(|stat| stat.parent == pid).unwrap().pop().map(|(stat, _)| stat);
         let exited = || {
-            let (stat, usage) = running(|stat| stat.parent == pid).unwrap().pop()?;
-            (usage.memory_kib == 0 && stat.ticks > 0).then_some(stat.ticks)
+            let (_, usage) = running(|stat| stat.parent == pid).unwrap().pop()?;
+            (usage.memory_kib == 0 && usage.cpu_s > 0.0).then_some(usage.cpu_s)
         };
-        let ticks = crate::clock::wait_for("the child has exited", 60, exited).unwrap();
+        let of_child_s = crate::clock::wait_for("the child has exited", 60, exited).unwrap();
         let before_s = usage_with_children(pid).unwrap().cpu_s;
-        assert!(before_s >= seconds(ticks), "{before_s}");
+        assert!(before_s >= of_child_s, "{before_s} of {of_child_s}");
         std::io::Write::write_all(shell.stdin.as_mut().unwrap(), b"\n").unwrap();
         crate::clock::wait_for("its parent has waited", 60, || find().is_none().then_some(())).unwrap();
         let after_s = usage_with_children(pid).unwrap().cpu_s;
-        assert!(after_s >= seconds(ticks), "{after_s}");
+        // The kernel tells the times in user mode and in the kernel in whole ticks.
+        assert!(after_s >= of_child_s - seconds(2), "{after_s} of {of_child_s}");
         drop(shell.stdin.take());
         shell.wait().unwrap();
+    }
+
+    #[test]
+    fn threads_that_have_exited_count() {
+        let of_thread_s = || {
+            let began_ns = polymeter_service::clock::thread_cpu_ns();
+            (0..5_000_000_u64).map(std::hint::black_box).sum::<u64>();
+            to_f64(polymeter_service::clock::thread_cpu_ns() - began_ns) / 1e9
+        };
+        let before_s = cpu_s(std::process::id()).unwrap();
+        let used_s = std::thread::spawn(of_thread_s).join().unwrap();
+        let counted_s = cpu_s(std::process::id()).unwrap() - before_s;
+        assert!(used_s > 0.0 && counted_s >= used_s, "{counted_s} of {used_s}");
+        // Greater than the number of any process.
+        assert!(cpu_s(u32::MAX).is_err() && cpu_s(1 << 22).is_err());
     }
 
     #[test]

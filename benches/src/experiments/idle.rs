@@ -57,6 +57,9 @@ const CONFIG: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/agent.toml"
 /// Jobs of the default configuration begin with this line.
 const JOBS: &str = "jobs = [";
 
+/// Threads that have ended, such as those that measure the speed of the machine.
+const ENDED: &str = "ended threads";
+
 /// Duration of a run, in seconds.
 #[derive(Debug, Clone, Copy)]
 struct Times {
@@ -127,7 +130,7 @@ fn compare(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
     }
     say(&format!(
         "{} rounds of {} s; CPU in percent of one core, all threads, mean and range over the rounds; the means of the \
-         threads that used most; waits of all threads per second; load of the machine at the end: {}",
+         threads that used most; waits of the threads that run per second; load of the machine at the end: {}",
         arguments.rounds,
         arguments.seconds,
         std::fs::read_to_string("/proc/loadavg")?.trim()
@@ -152,23 +155,26 @@ fn run_once(
         return Err(format!("{} samples {found} of {jobs} jobs", program.display()).into());
     }
     running.frames().for_each(drop);
-    let (before, waits, began_ns) =
-        (process::cpu_s_by_thread(running.pid())?, process::waits(running.pid())?, now_ns());
+    let pid = running.pid();
+    let (before, waits, began_ns) = (process::cpu_s_by_thread(pid)?, process::waits(pid)?, now_ns());
+    let before_s = process::cpu_s(pid)?;
     pause(i64::try_from(times.seconds)? * 1_000_000_000);
-    let (after, waited) = (process::cpu_s_by_thread(running.pid())?, process::waits(running.pid())? - waits);
+    let (after, waited) = (process::cpu_s_by_thread(pid)?, process::waits(pid)? - waits);
     let passed_s = to_f64(now_ns() - began_ns) / 1e9;
+    let cpu_percent = 100.0 * (process::cpu_s(pid)? - before_s) / passed_s;
     if running.frames().count() == 0 {
         return Err(format!("{} has sent nothing", program.display()).into());
     }
-    let percent_by_thread: BTreeMap<String, f64> = after
+    let mut percent_by_thread: BTreeMap<String, f64> = after
         .into_iter()
         .map(|(name, cpu_s)| {
             let used_s = cpu_s - before.get(&name).copied().unwrap_or(0.0);
             (name, 100.0 * used_s / passed_s)
         })
         .collect();
+    percent_by_thread.insert(ENDED.to_owned(), cpu_percent - percent_by_thread.values().sum::<f64>());
     Ok(Run {
-        cpu_percent: percent_by_thread.values().sum(),
+        cpu_percent,
         percent_by_thread,
         waits_per_s: to_f64(waited) / passed_s,
         resident_mib: to_f64(process::resident_kib(running.pid())?) / 1024.0,

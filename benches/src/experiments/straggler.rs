@@ -153,7 +153,7 @@ fn measure(arguments: &Arguments, rule: &str, taken: &mut Taken) -> Result<(), B
     });
     let scripts = scripts.collect::<Result<Vec<_>, Box<dyn Error>>>()?;
     let cpu_s = || -> Result<f64, Box<dyn Error>> {
-        collectors.iter().try_fold(0.0, |sum, one| Ok(sum + process::cpu_s_of_all_threads(one.pid())?))
+        collectors.iter().try_fold(0.0, |sum, one| Ok(sum + process::cpu_s(one.pid())?))
     };
     let (used_s, server_used_s) = (cpu_s()?, store.usage()?.cpu_s);
     let begin_ns = now_ns();

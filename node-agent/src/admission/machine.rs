@@ -54,6 +54,10 @@ impl Admission {
         leases.chain(releases).min()
     }
 
+    pub(crate) fn has_leases(targets: &Targets) -> bool {
+        targets.iter().any(|(_, target)| !target.plan.leases.is_empty())
+    }
+
     /// True if an agent that begins anew ends nothing before its time: no job is tracked, and neither a lease
     /// nor a release of the node runs.
     pub(crate) fn may_begin_anew(targets: &Targets) -> bool {
@@ -99,7 +103,7 @@ impl Admission {
         read_times: &ReadTimes,
     ) -> Option<(ChangedPlan, String)> {
         // Without leases there is nothing to govern, and no prediction is needed soon.
-        if targets.iter().all(|(_, target)| target.plan.leases.is_empty()) {
+        if !Self::has_leases(targets) {
             return None;
         }
         let (mut keys, mut loads, mut predicted_percent) = (Vec::new(), Vec::new(), 0.0);

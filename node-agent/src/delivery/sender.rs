@@ -1,7 +1,6 @@
 //! The sender: the thread that owns the socket. `DeliverySession` decides what it sends, and when.
 
 use std::io;
-use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicU64};
@@ -16,7 +15,7 @@ use tracing::warn;
 
 use super::collector_choice::{CollectorChoice, Moved};
 use super::collectors::Collectors;
-use super::connection::{Connection, Destination};
+use super::connection::{Connection, Destination, Woken};
 use super::notices;
 use super::outage::{DeliveryState, Outage};
 use super::remote_requests::{RemoteRequest, RemoteRequestSender};
@@ -167,13 +166,16 @@ impl Sender {
     /// Sends until the end is requested and either everything is acknowledged or the wait for it is over.
     pub(crate) fn run(mut self, ending: &Ending) -> Stopped {
         let mut give_up_at_ns = None;
+        let mut woken = Woken::BY_ALL;
         loop {
             let ends = ending.wanted.load(Acquire);
-            if self.connection.poll_events(clock::monotonic_ns()).connected {
+            if self.connection.poll_events(woken.by_monitor, clock::monotonic_ns()).connected {
                 self.deliveries().for_each(DeliverySession::connected);
             }
             self.take_all();
-            self.receive_all();
+            if woken.by_socket {
+                self.receive_all();
+            }
             let now_ns = clock::monotonic_ns();
             self.rings.advance(clock::steady_us(), now_ns, &mut self.delivery);
             self.deliveries().for_each(|delivery| delivery.advance(now_ns));
@@ -188,7 +190,7 @@ impl Sender {
                     return self.stopped(now_ns);
                 }
             }
-            self.wait(room, give_up_at_ns.unwrap_or(u64::MAX), now_ns);
+            woken = self.wait(room, give_up_at_ns.unwrap_or(u64::MAX), now_ns);
         }
     }
 
@@ -203,7 +205,7 @@ impl Sender {
         Stopped { all_acknowledged, all_kept: self.delivery.is_spooled() }
     }
 
-    fn wait(&mut self, room: bool, give_up_at_ns: u64, now_ns: u64) {
+    fn wait(&mut self, room: bool, give_up_at_ns: u64, now_ns: u64) -> Woken {
         let of_rings = self.rings.wake_at_ns(now_ns);
         let of_deliveries = self.deliveries().filter_map(|delivery| delivery.wake_at_ns());
         let wake_at_ns = of_deliveries.chain(of_rings).min().unwrap_or(u64::MAX);
@@ -211,14 +213,11 @@ impl Sender {
         let timeout_ms = i64::try_from(until_ns.saturating_sub(now_ns).div_ceil(1_000_000)).unwrap_or(1000);
         let wanted = if room { zmq::POLLIN } else { zmq::POLLIN | zmq::POLLOUT };
         let event = self.channels.full_event();
-        let mut items = [
-            self.connection.socket().as_poll_item(wanted),
-            zmq::PollItem::from_fd(event.as_raw_fd(), zmq::POLLIN),
-            self.connection.as_poll_item(),
-        ];
-        // An interrupted wait is a wake-up like any other.
-        zmq::poll(&mut items, timeout_ms).ok();
-        event.clear();
+        let woken = self.connection.wait(wanted, event, timeout_ms);
+        if woken.by_event {
+            event.clear();
+        }
+        woken
     }
 
     fn take_all(&mut self) {

@@ -8,18 +8,60 @@ use std::time::Duration;
 
 use polymeter_service::clock;
 use tokio::sync::mpsc;
+use tracing::warn;
 
 use crate::admission::{Exercise, ExerciseTimes, LONG, ROUNDS, SHORT};
 
-/// How often the machine is measured. It costs some thousandths of a percent of a CPU.
-pub(super) const EVERY: Duration = Duration::from_secs(30);
+/// The shortest time between two measurements, for leases and requests for them: only their prices need the
+/// speed of the machine. A measurement has 88 wake-ups.
+const EVERY_NS: u64 = 30_000_000_000;
+
+/// Time between measurements that no price needs. Those of an agent that samples once a second would else take
+/// a third of its CPU time.
+const AT_REST_NS: u64 = 600_000_000_000;
 
 /// Generated anew by the kernel each time, and on every machine.
 const FILE: &str = "/proc/self/stat";
 
 const PAUSE: Duration = Duration::from_millis(100);
 
-pub(super) fn start(times: mpsc::Sender<ExerciseTimes>) -> io::Result<()> {
+#[derive(Debug)]
+pub(super) struct Calibrator {
+    measured: (mpsc::Sender<ExerciseTimes>, mpsc::Receiver<ExerciseTimes>),
+    started_ns: Option<u64>,
+    /// A price was asked for since then.
+    is_requested: bool,
+}
+
+impl Calibrator {
+    pub(super) fn new() -> Self {
+        Self { measured: mpsc::channel(1), started_ns: None, is_requested: false }
+    }
+
+    pub(super) fn request(&mut self) {
+        self.is_requested = true;
+    }
+
+    /// The time of the next measurement, on the monotonic clock.
+    pub(super) fn due_ns(&self, has_leases: bool) -> u64 {
+        let is_needed = has_leases || self.is_requested;
+        let interval_ns = if is_needed { EVERY_NS } else { AT_REST_NS };
+        self.started_ns.map_or(0, |started_ns| started_ns.saturating_add(interval_ns))
+    }
+
+    pub(super) fn start(&mut self) {
+        (self.started_ns, self.is_requested) = (Some(clock::monotonic_ns()), false);
+        if let Err(error) = spawn(self.measured.0.clone()) {
+            warn!(%error, "cannot measure the speed of this machine; read costs are estimated from defaults");
+        }
+    }
+
+    pub(super) async fn measured(&mut self) -> Option<ExerciseTimes> {
+        self.measured.1.recv().await
+    }
+}
+
+fn spawn(times: mpsc::Sender<ExerciseTimes>) -> io::Result<()> {
     const STACK_BYTES: usize = 64 * 1024;
     let thread = std::thread::Builder::new().name("calibration".to_owned()).stack_size(STACK_BYTES);
     // The thread is detached, and ends by itself.
@@ -51,6 +93,21 @@ fn cpu_ns(exercise: &Exercise, file: &File) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_machine_is_measured_at_once_and_then_for_prices() {
+        let mut calibrator = Calibrator::new();
+        assert_eq!((calibrator.due_ns(false), calibrator.due_ns(true)), (0, 0));
+        calibrator.start();
+        let started_ns = calibrator.started_ns.unwrap();
+        let due_after_ns = |calibrator: &Calibrator, has_leases| calibrator.due_ns(has_leases) - started_ns;
+        assert_eq!(due_after_ns(&calibrator, false), AT_REST_NS);
+        assert_eq!(due_after_ns(&calibrator, true), EVERY_NS);
+        calibrator.request();
+        assert_eq!(due_after_ns(&calibrator, false), EVERY_NS);
+        calibrator.start();
+        assert!(due_after_ns(&calibrator, false) >= AT_REST_NS, "the request was served");
+    }
 
     #[test]
     fn sleeping_and_reading_takes_cpu_time() {

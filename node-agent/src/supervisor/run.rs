@@ -15,6 +15,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Interval;
 use tracing::warn;
 
+use super::calibrator::Calibrator;
 use super::clock_watch::ClockWatch;
 use super::cpu_meter::CpuMeter;
 use super::demands::DeviceReporter;
@@ -24,8 +25,8 @@ use super::owner_lookups::{JobPurpose, LookedUp, Purpose, User};
 use super::pace::Pace;
 use super::placement::Placement;
 use super::wait::{Ticker, every, readable, until, waitable};
-use super::{calibrator, processes, sampler_notices, status_view};
-use crate::admission::{Admission, ExerciseTimes};
+use super::{processes, sampler_notices, status_view};
+use crate::admission::Admission;
 use crate::cgroups::Mounts;
 use crate::clock;
 use crate::config::AgentConfig;
@@ -62,6 +63,7 @@ pub(crate) struct Supervisor {
     release: Release,
     placement: Placement,
     pace: Pace,
+    calibrator: Calibrator,
     rescans: u64,
     rights: watch::Sender<Rights>,
     devices: DeviceReporter,
@@ -83,7 +85,6 @@ pub(crate) struct Waits {
     cgroups: Option<AsyncFd<OwnedFd>>,
     rescan: Ticker,
     measure_cpu: Ticker,
-    calibrate: Interval,
     flush_for_watch: Interval,
     triggers: Arc<Triggers>,
 }
@@ -117,6 +118,7 @@ impl Supervisor {
             release: Release::default(),
             placement,
             pace: Pace::default(),
+            calibrator: Calibrator::new(),
             rescans: 0,
             rights,
             devices: DeviceReporter::new(devices),
@@ -142,12 +144,12 @@ impl Supervisor {
     }
 
     async fn work(&mut self, mut requests: mpsc::Receiver<SupervisorRequest>, mut waits: Waits) {
-        let (calibrated, mut calibrations) = mpsc::channel::<ExerciseTimes>(1);
         loop {
             // First of all: a job's cgroups are gone some milliseconds after its end.
             self.core.handle_exits().await;
             self.devices.update(&self.core.targets, &self.core.edge.outside);
             let expiry_ns = Admission::next_expiry_ns(&self.core.targets);
+            let calibration_ns = self.calibrator.due_ns(Admission::has_leases(&self.core.targets));
             let mut woken = Woken::Event;
             tokio::select! {
                 () = readable(waits.exits.as_ref()) => {}
@@ -157,6 +159,9 @@ impl Supervisor {
                         self.reload(*config, &mut waits).await;
                     }
                     Some(request) => {
+                        if matches!(request, SupervisorRequest::Set(..)) {
+                            self.calibrator.request();
+                        }
                         woken = if request.is_read() { Woken::Other } else { Woken::Event };
                         self.serve(request).await;
                     }
@@ -188,13 +193,11 @@ impl Supervisor {
                     }
                     woken = Woken::Other;
                 }
-                _ = waits.calibrate.tick() => {
-                    if let Err(error) = calibrator::start(calibrated.clone()) {
-                        warn!(%error, "cannot measure the speed of this machine; read costs are estimated from defaults");
-                    }
+                () = until(Some(calibration_ns)) => {
+                    self.calibrator.start();
                     woken = Woken::Other;
                 }
-                Some(times) = calibrations.recv() => {
+                Some(times) = self.calibrator.measured() => {
                     self.core.admission.calibrate(times);
                     woken = Woken::Other;
                 }
@@ -223,7 +226,6 @@ impl Supervisor {
             cgroups: self.cgroup_changes(),
             rescan: Ticker::every(rescan)?,
             measure_cpu: Ticker::every(measure_cpu)?,
-            calibrate: every(calibrator::EVERY),
             flush_for_watch: every(FLUSH_FOR_WATCH),
             triggers: Arc::clone(&self.core.edge.shared.triggers),
         })

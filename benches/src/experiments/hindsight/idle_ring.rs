@@ -86,9 +86,9 @@ fn row(what: &str, unit: &str, off: &[Cost], on: &[Cost], jobs: u32, of: fn(&Cos
 fn run(scratch: &Path, config: &str, settle_s: u64, arguments: &Arguments) -> Result<Cost, Box<dyn Error>> {
     let running = Running::start(scratch, config)?;
     pause(i64::try_from(settle_s)? * 1_000_000_000);
-    let (before_s, began_ns) = (process::cpu_s_of_all_threads(running.pid())?, now_ns());
+    let (before_s, began_ns) = (process::cpu_s(running.pid())?, now_ns());
     pause(i64::try_from(arguments.seconds)? * 1_000_000_000);
-    let used_s = process::cpu_s_of_all_threads(running.pid())? - before_s;
+    let used_s = process::cpu_s(running.pid())? - before_s;
     let passed_s = to_f64(now_ns() - began_ns) / 1e9;
     let found = running.connect()?.status()?.subjects.iter().filter(|subject| subject.job.is_some()).count();
     if found != usize::try_from(arguments.jobs)? {

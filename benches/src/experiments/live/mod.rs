@@ -133,12 +133,12 @@ fn pages(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
             let setting = Setting::start(arguments.store, &script)?;
             let clients = Clients::watch(&setting.api, setting.job_key, streams)?;
             let others = (streams > 0).then(|| Clients::refresh(&setting.api, setting.job_key, streams));
-            let cpu_s = process::cpu_s_of_all_threads(setting.collector.pid())?;
+            let cpu_s = process::cpu_s(setting.collector.pid())?;
             let begin_ns = now_ns();
             let samples =
                 paced::send(&setting.context, &setting.listen, &script, arguments.nodes, arguments.seconds)?;
             let seconds = to_f64(now_ns() - begin_ns) / 1e9;
-            let cpu_s = process::cpu_s_of_all_threads(setting.collector.pid())? - cpu_s;
+            let cpu_s = process::cpu_s(setting.collector.pid())? - cpu_s;
             let (bytes, answers) = clients.stop();
             let (other_bytes, other_answers) = others.map_or((0, 0), Clients::stop);
             if streams > 0 && (bytes == 0 || other_answers == 0) {
@@ -216,9 +216,9 @@ fn ingest_beside(arguments: &Arguments, beside: Beside, script: &Script) -> Resu
         Beside::Streams => Some(Clients::watch(&setting.api, setting.job_key, arguments.streams)?),
         Beside::Reads => Some(Clients::read(&setting.api, setting.job_key, arguments.readers)),
     };
-    let cpu_s = process::cpu_s_of_all_threads(setting.collector.pid())?;
+    let cpu_s = process::cpu_s(setting.collector.pid())?;
     let seconds = deliver_all(std::slice::from_ref(&setting.listen), script, agents)?;
-    let cpu_s = process::cpu_s_of_all_threads(setting.collector.pid())? - cpu_s;
+    let cpu_s = process::cpu_s(setting.collector.pid())? - cpu_s;
     let (bytes, answers) = clients.map_or((0, 0), Clients::stop);
     let Setting { collector, store, .. } = setting;
     collector.stop()?;

@@ -103,7 +103,7 @@ impl Past {
 impl Stored {
     /// CPU time of the collector and the database's server.
     fn cpu_s(&self) -> Result<f64, Box<dyn Error>> {
-        Ok(process::cpu_s_of_all_threads(self.collector.pid())? + self.store.usage()?.cpu_s)
+        Ok(process::cpu_s(self.collector.pid())? + self.store.usage()?.cpu_s)
     }
 
     fn path(&self, pattern: &str) -> String {
