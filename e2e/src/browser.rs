@@ -86,7 +86,9 @@ impl Browser {
             command.arg("--no-sandbox");
         }
         command.arg(format!("--user-data-dir={}", profile.path().display())).arg("about:blank");
-        command.env("HOME", profile.path()).stdin(Stdio::piped()).stdout(Stdio::piped());
+        // Chromium leaves files there when it is killed.
+        command.env("HOME", profile.path()).env("TMPDIR", profile.path());
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let requests = child.stdin.take().unwrap();
         let mut answers = BufReader::new(child.stdout.take().unwrap());
