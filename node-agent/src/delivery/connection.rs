@@ -46,6 +46,8 @@ pub(crate) struct Connection {
     destination: Destination,
     socket: Socket,
     monitor: Socket,
+    /// Its descriptor tells nothing before the first attempt to read it.
+    is_monitor_new: bool,
     /// Monitors of earlier sockets that are not closed yet: libzmq's own thread waits until their last event
     /// is read.
     closing_monitors: Vec<Socket>,
@@ -144,6 +146,7 @@ impl Connection {
             destination,
             socket,
             monitor,
+            is_monitor_new: true,
             closing_monitors: Vec::new(),
             generation: 0,
             retry_at_ns: None,
@@ -168,6 +171,9 @@ impl Connection {
     /// Given the sockets, `zmq::poll` would have libzmq look for commands in both of them before and after: 38
     /// system calls for a frame and its acknowledgement instead of 18.
     pub(crate) fn wait(&self, wanted: PollEvents, event: &EventFd, timeout_ms: i64) -> Woken {
+        if self.is_monitor_new {
+            return Woken { by_socket: false, by_monitor: true, by_event: false };
+        }
         // Handles libzmq's commands. The descriptor of the socket is readable when there are new ones.
         if self.socket.get_events().is_ok_and(|ready| ready.intersects(wanted)) {
             return Woken { by_socket: true, by_monitor: false, by_event: false };
@@ -187,6 +193,7 @@ impl Connection {
     pub(crate) fn poll_events(&mut self, has_events: bool, now_ns: u64) -> Polled {
         self.closing_monitors.retain(|monitor| !is_stopped(monitor));
         let mut polled = Polled::default();
+        let has_events = std::mem::take(&mut self.is_monitor_new) || has_events;
         while has_events && let Ok(event) = self.monitor.recv_multipart(DONTWAIT) {
             match event.first().and_then(|part| parse(part)) {
                 Some(ConnectionEvent::Connected) => {
@@ -245,7 +252,7 @@ impl Connection {
         self.generation += 1;
         match connect(&self.context, &self.destination, self.generation) {
             Ok((socket, monitor)) => {
-                self.socket = socket;
+                (self.socket, self.is_monitor_new) = (socket, true);
                 self.closing_monitors.push(std::mem::replace(&mut self.monitor, monitor));
             }
             Err(error) => warn!(%error, "cannot reconnect to the collector"),
@@ -349,6 +356,75 @@ mod tests {
         let (socket, _monitor) = connect(&Context::new(), &to, 0).unwrap();
         assert_eq!(socket.get_heartbeat_ivl(), Ok(0));
         assert_eq!(socket.get_tcp_keepalive(), Ok(1));
+    }
+
+    /// Longer than any test waits for a wake-up that comes.
+    const LONG_MS: i64 = 60_000;
+
+    /// Waits until `is_wanted`, and reads the monitor.
+    fn wait_for(connection: &mut Connection, event: &EventFd, is_wanted: impl Fn(Woken) -> bool) -> Polled {
+        loop {
+            let woken = connection.wait(POLLIN, event, LONG_MS);
+            assert!(woken.by_socket || woken.by_monitor || woken.by_event, "nothing woke it");
+            let polled = connection.poll_events(woken.by_monitor, 0);
+            if is_wanted(woken) {
+                return polled;
+            }
+            // What libzmq does in the background wakes it, too.
+            while connection.socket().recv_bytes(DONTWAIT).is_ok() {}
+        }
+    }
+
+    #[test]
+    fn a_wait_ends_for_messages_connections_room_and_other_threads() {
+        let context = Context::new();
+        let collector = context.socket(zmq::ROUTER).unwrap();
+        collector.set_rcvtimeo(i32::try_from(LONG_MS).unwrap()).unwrap();
+        collector.bind("tcp://127.0.0.1:*").unwrap();
+        let endpoint = collector.get_last_endpoint().unwrap().unwrap();
+        let to = CollectorAddress { endpoint, key: None };
+        let destination = Destination { collector: to, own: None, session: SessionId(2) };
+        let mut connection = Connection::open(&context, destination).unwrap();
+        let event = EventFd::new().unwrap();
+        while !wait_for(&mut connection, &event, |woken| woken.by_monitor).connected {}
+        assert!(connection.is_connected());
+        assert!(connection.wait(zmq::POLLOUT, &event, LONG_MS).by_socket, "there is room");
+
+        connection.socket().send("frame", DONTWAIT).unwrap();
+        let [peer, frame] = collector.recv_multipart(0).unwrap().try_into().unwrap();
+        assert_eq!(frame, b"frame");
+        let answer = |text: &str| collector.send_multipart([&peer[..], text.as_bytes()], 0).unwrap();
+        answer("first");
+        wait_for(&mut connection, &event, |woken| woken.by_socket);
+        let received = |connection: &Connection| loop {
+            if let Ok(bytes) = connection.socket().recv_bytes(DONTWAIT) {
+                return bytes;
+            }
+            assert!(connection.wait(POLLIN, &event, LONG_MS).by_socket);
+        };
+        assert_eq!(received(&connection), b"first");
+
+        // The look for commands that is part of a send takes the signal of the message.
+        assert!(!connection.socket().get_events().unwrap().contains(POLLIN));
+        answer("second");
+        let descriptor = connection.socket().get_fd().unwrap();
+        assert_eq!(zmq::poll(&mut [PollItem::from_fd(descriptor, POLLIN)], LONG_MS), Ok(1));
+        connection.socket().send("another", DONTWAIT).unwrap();
+        assert!(connection.wait(POLLIN, &event, LONG_MS).by_socket);
+        assert_eq!(received(&connection), b"second");
+
+        event.notify();
+        wait_for(&mut connection, &event, |woken| woken.by_event);
+        event.clear();
+        let standby = context.socket(zmq::ROUTER).unwrap();
+        standby.bind("tcp://127.0.0.1:*").unwrap();
+        let endpoint = standby.get_last_endpoint().unwrap().unwrap();
+        connection.redirect(CollectorAddress { endpoint, key: None });
+        while !wait_for(&mut connection, &event, |woken| woken.by_monitor).connected {}
+        drop(standby);
+        while connection.is_connected() {
+            wait_for(&mut connection, &event, |woken| woken.by_monitor);
+        }
     }
 
     #[test]
