@@ -78,8 +78,7 @@ pub fn usage(pid: u32) -> io::Result<Usage> {
     Ok(Usage { cpu_s: cpu_s(pid)?, ..footprint(pid)? })
 }
 
-/// CPU time of `pid` without its children, in nanoseconds' resolution: of all its threads, also of those that
-/// have exited.
+/// CPU time of all threads of `pid`, also of those that have exited, without its children.
 pub fn cpu_s(pid: u32) -> io::Result<f64> {
     let pid = nix::unistd::Pid::from_raw(pid.try_into().map_err(io::Error::other)?);
     Ok(Duration::from(ClockId::pid_cpu_clock_id(pid)?.now()?).as_secs_f64())

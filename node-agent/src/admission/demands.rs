@@ -53,6 +53,7 @@ mod tests {
     use polymeter_proto::period::Sampling;
 
     use super::*;
+    use crate::admission::ExerciseTimes;
     use crate::config::Limits;
     use crate::plan::Plan;
     use crate::request::LeaseError;
@@ -134,6 +135,26 @@ mod tests {
         assert_eq!(node.period(POWER), None, "a demand replaces the former one");
         assert!(Admission::end_demand(&mut node.0, user(1), &job("7")).is_some());
         assert!(node.plan().leases.is_empty());
+    }
+
+    #[test]
+    fn leases_and_requests_for_them_need_the_speed_of_the_machine() {
+        let mut node = Node::new();
+        let has_prices = |node: &Node| node.1.has_prices(&node.0);
+        let times = ExerciseTimes { short_ns: 1_000_000, long_ns: 1_000_000 };
+        let ask = |node: &mut Node| node.ask(demand("7", 1, &[(POWER, "1s")]), 0).unwrap();
+        let end = |node: &mut Node| Admission::end_demand(&mut node.0, user(1), &job("7")).unwrap();
+        assert!(!has_prices(&node));
+        ask(&mut node);
+        node.1.calibrate(times);
+        assert!(has_prices(&node), "a lease is in force");
+        end(&mut node);
+        assert!(!has_prices(&node));
+        ask(&mut node);
+        end(&mut node);
+        assert!(has_prices(&node), "the speed may have changed since the last calibration");
+        node.1.calibrate(times);
+        assert!(!has_prices(&node));
     }
 
     #[test]

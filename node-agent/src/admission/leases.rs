@@ -84,7 +84,7 @@ impl Admission {
 
     /// Adds a lease whose metrics were probed to the plan of its target, if the budgets allow it.
     pub(crate) fn admit(
-        &self,
+        &mut self,
         targets: &mut Targets,
         request: LeaseRequest,
         read_times: &ReadTimes,
@@ -96,6 +96,7 @@ impl Admission {
         let (until_us, ends_ns) = ends(duration_us, now);
         let plan = with_lease(target, &request, until_us, ends_ns);
         check_room(&plan, &request)?;
+        self.pricing.is_asked = true;
         if !request.principal.administrator {
             check_budgets(&self.pricing, targets, target, &plan, &request, read_times)?;
         }

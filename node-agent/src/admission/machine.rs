@@ -54,7 +54,7 @@ impl Admission {
         leases.chain(releases).min()
     }
 
-    pub(crate) fn has_leases(targets: &Targets) -> bool {
+    fn has_leases(targets: &Targets) -> bool {
         targets.iter().any(|(_, target)| !target.plan.leases.is_empty())
     }
 
@@ -66,6 +66,13 @@ impl Admission {
 
     pub(crate) fn calibrate(&mut self, times: ExerciseTimes) {
         self.pricing.calibration.add(times);
+        self.pricing.is_asked = false;
+    }
+
+    /// True while prices need the present speed of the machine: those of leases, and of requests for leases
+    /// since the last calibration.
+    pub(crate) fn has_prices(&self, targets: &Targets) -> bool {
+        self.pricing.is_asked || Self::has_leases(targets)
     }
 
     /// Puts other limits in force, and another standing plan for all targets. Returns the targets that it

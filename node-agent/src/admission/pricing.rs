@@ -38,12 +38,20 @@ pub(super) struct Pricing {
     pub(super) limits: Limits,
     pub(super) governor: Governor,
     pub(super) calibration: Calibration,
+    /// A lease was asked for since the last calibration.
+    pub(super) is_asked: bool,
     cpus: usize,
 }
 
 impl Pricing {
     pub(super) fn new(limits: Limits, cpus: usize) -> Self {
-        Self { limits, governor: Governor::default(), calibration: Calibration::default(), cpus }
+        Self {
+            limits,
+            governor: Governor::default(),
+            calibration: Calibration::default(),
+            is_asked: false,
+            cpus,
+        }
     }
 
     pub(super) fn cost(&self, target: &TrackedTarget, plan: &Plan, read_times: &ReadTimes) -> Cost {

@@ -123,7 +123,7 @@ pub(crate) struct Polled {
     pub(crate) connected: bool,
 }
 
-/// What a wait has ended for.
+/// Causes of the end of a wait; none after the timeout.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Woken {
     pub(crate) by_socket: bool,
@@ -166,7 +166,7 @@ impl Connection {
     }
 
     /// Waits until the socket is ready for `wanted`, its connection changes, or another thread notifies
-    /// `event`. The monitor must have been read since the last wait that it ended.
+    /// `event`. Before the next wait, [`Self::poll_events`] must have read the monitor if it ended this one.
     ///
     /// Given the sockets, `zmq::poll` would have libzmq look for commands in both of them before and after: 38
     /// system calls for a frame and its acknowledgement instead of 18.

@@ -12,12 +12,10 @@ use tracing::warn;
 
 use crate::admission::{Exercise, ExerciseTimes, LONG, ROUNDS, SHORT};
 
-/// The shortest time between two measurements, for leases and requests for them: only their prices need the
-/// speed of the machine. A measurement has 88 wake-ups.
+/// Time between measurements while prices need the speed of the machine. A measurement has 88 wake-ups.
 const EVERY_NS: u64 = 30_000_000_000;
 
-/// Time between measurements that no price needs. Those of an agent that samples once a second would else take
-/// a third of its CPU time.
+/// The same at other times. Every 30 s it took a fifth of the CPU time of an agent that samples once a second.
 const AT_REST_NS: u64 = 600_000_000_000;
 
 /// Generated anew by the kernel each time, and on every machine.
@@ -29,28 +27,21 @@ const PAUSE: Duration = Duration::from_millis(100);
 pub(super) struct Calibrator {
     measured: (mpsc::Sender<ExerciseTimes>, mpsc::Receiver<ExerciseTimes>),
     started_ns: Option<u64>,
-    /// A price was asked for since then.
-    is_requested: bool,
 }
 
 impl Calibrator {
     pub(super) fn new() -> Self {
-        Self { measured: mpsc::channel(1), started_ns: None, is_requested: false }
-    }
-
-    pub(super) fn request(&mut self) {
-        self.is_requested = true;
+        Self { measured: mpsc::channel(1), started_ns: None }
     }
 
     /// The time of the next measurement, on the monotonic clock.
-    pub(super) fn due_ns(&self, has_leases: bool) -> u64 {
-        let is_needed = has_leases || self.is_requested;
-        let interval_ns = if is_needed { EVERY_NS } else { AT_REST_NS };
+    pub(super) fn due_ns(&self, has_prices: bool) -> u64 {
+        let interval_ns = if has_prices { EVERY_NS } else { AT_REST_NS };
         self.started_ns.map_or(0, |started_ns| started_ns.saturating_add(interval_ns))
     }
 
     pub(super) fn start(&mut self) {
-        (self.started_ns, self.is_requested) = (Some(clock::monotonic_ns()), false);
+        self.started_ns = Some(clock::monotonic_ns());
         if let Err(error) = spawn(self.measured.0.clone()) {
             warn!(%error, "cannot measure the speed of this machine; read costs are estimated from defaults");
         }
@@ -95,18 +86,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_machine_is_measured_at_once_and_then_for_prices() {
+    fn the_machine_is_measured_at_once_and_then_more_often_for_prices() {
         let mut calibrator = Calibrator::new();
         assert_eq!((calibrator.due_ns(false), calibrator.due_ns(true)), (0, 0));
         calibrator.start();
         let started_ns = calibrator.started_ns.unwrap();
-        let due_after_ns = |calibrator: &Calibrator, has_leases| calibrator.due_ns(has_leases) - started_ns;
-        assert_eq!(due_after_ns(&calibrator, false), AT_REST_NS);
-        assert_eq!(due_after_ns(&calibrator, true), EVERY_NS);
-        calibrator.request();
-        assert_eq!(due_after_ns(&calibrator, false), EVERY_NS);
-        calibrator.start();
-        assert!(due_after_ns(&calibrator, false) >= AT_REST_NS, "the request was served");
+        assert_eq!(calibrator.due_ns(true) - started_ns, EVERY_NS);
+        assert_eq!(calibrator.due_ns(false) - started_ns, AT_REST_NS);
     }
 
     #[test]

@@ -149,7 +149,7 @@ impl Supervisor {
             self.core.handle_exits().await;
             self.devices.update(&self.core.targets, &self.core.edge.outside);
             let expiry_ns = Admission::next_expiry_ns(&self.core.targets);
-            let calibration_ns = self.calibrator.due_ns(Admission::has_leases(&self.core.targets));
+            let calibration_ns = self.calibrator.due_ns(self.core.admission.has_prices(&self.core.targets));
             let mut woken = Woken::Event;
             tokio::select! {
                 () = readable(waits.exits.as_ref()) => {}
@@ -159,9 +159,6 @@ impl Supervisor {
                         self.reload(*config, &mut waits).await;
                     }
                     Some(request) => {
-                        if matches!(request, SupervisorRequest::Set(..)) {
-                            self.calibrator.request();
-                        }
                         woken = if request.is_read() { Woken::Other } else { Woken::Event };
                         self.serve(request).await;
                     }
