@@ -25,6 +25,10 @@ const SITE_HIERARCHIES: [&str; 4] = ["cpu", "blkio", "pids", cgroup::V2];
 pub const USER: (u32, u32, &str) = (5, 60, "games");
 pub const OTHER_USER: (u32, u32, &str) = (6, 12, "man");
 
+/// Shell command that takes 200 MB. The kernel may kill a second process of a job at its memory limit, and
+/// prefers those of this command: if it kills slurmstepd, Slurm does not learn that the job has ended.
+pub const TAKE_MEMORY: &str = "(echo 1000 >/proc/self/oom_score_adj; head -c 200M /dev/zero | tail)";
+
 pub fn missing() -> Option<String> {
     let programs = ["slurmctld", "slurmd", "sbatch", "srun", "scontrol"];
     let mpi = ["mpicc.mpich", "mpiexec.hydra"];

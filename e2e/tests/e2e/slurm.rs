@@ -6,7 +6,7 @@ use std::process::Command;
 
 use polymeter_e2e::cgroup;
 use polymeter_e2e::daemons::{Daemon, collector_with};
-use polymeter_e2e::slurm::{Cluster, USER, agent_config};
+use polymeter_e2e::slurm::{Cluster, TAKE_MEMORY, USER, agent_config};
 use polymeter_e2e::stored::{self, Key, Series};
 use polymeter_e2e::tests;
 use polymeter_e2e::{Need, TestEnvironment, now_us, require, wait_until};
@@ -151,7 +151,7 @@ fn slurm_jobs_of_all_kinds_are_tracked_completely() {
     let heterogeneous = cluster.submit(true, &["-n1", ":", "-n1"], BURN);
     let two_nodes = cluster.submit(true, &["-N2", "-n2", "-A", "physics"], &format!("srun sh -c '{BURN}'"));
     // This job uses more memory than its limit.
-    let over_limit = cluster.submit(true, &["--mem=30"], "sleep 0.3; head -c 200000000 /dev/zero | tail");
+    let over_limit = cluster.submit(true, &["--mem=30"], &format!("sleep 0.3; {TAKE_MEMORY}"));
     let failing = cluster.submit(false, &[], "sleep 0.3; exit 3");
     let cancelled = cluster.submit(true, &[], "sleep 600");
     cluster.wait_for(&cancelled, &["RUNNING"]);

@@ -20,8 +20,8 @@ tests![exclusive the_summary_of_each_job_is_in_slurms_comment];
 const BASELINE: &str = "[baseline]\n\"cpu.usage\" = \"200ms\"\n\"memory.current\" = \"200ms\"\n\"memory.peak\" = \"200ms\"\n\
     \"memory.anon\" = \"200ms\"\n\"memory.shmem\" = \"200ms\"\n";
 
-/// Uses a core for 3 s.
-const BURN: &str = "timeout 3 sh -c 'while :; do :; done'; true";
+/// Uses a core for a second of its CPU time, and lasts at least 3 s.
+const BURN: &str = "(ulimit -c 0; ulimit -t 1; while :; do :; done); sleep 3";
 
 /// Decodes the summary in a comment as the programs that read it do.
 fn decode(comment: &str) -> Value {

@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 use std::time::Duration;
 
 use polymeter_e2e::daemons::collector_with;
-use polymeter_e2e::slurm::{Cluster, OTHER_USER, USER, agent_config};
+use polymeter_e2e::slurm::{Cluster, OTHER_USER, TAKE_MEMORY, USER, agent_config};
 use polymeter_e2e::tests;
 use polymeter_e2e::{Need, TestEnvironment, install, program, require, wait_until, wait_within};
 use rusqlite::Connection;
@@ -33,10 +33,6 @@ when = "exit_status"
 keep = "10s"
 after = "100ms"
 "#;
-
-/// Two tasks: the second one takes more memory than the job has, the first one works on.
-const OUT_OF_MEMORY: &str =
-    "srun sh -c 'sleep 4; [ $SLURM_PROCID = 0 ] || head -c 200M /dev/zero | tail -c 200M | wc -c; sleep 4'";
 
 const CRASH: &str = "srun sh -c 'sleep 4; [ $SLURM_PROCID = 0 ] || exit 3; sleep 2'";
 
@@ -66,7 +62,9 @@ fn failures_keep_the_rings_of_both_nodes() {
         cluster.submit_as(Some((user.0, user.1)), &options, script)
     };
     let comment = "--comment=polymeter: trigger oom when oom keep 10s after 1s";
-    let out_of_memory = submit(USER, &[comment], OUT_OF_MEMORY);
+    // The second task takes more memory than the job has, the first one works on.
+    let tasks = format!("srun sh -c 'sleep 4; [ $SLURM_PROCID = 0 ] || {TAKE_MEMORY}; sleep 4'");
+    let out_of_memory = submit(USER, &[comment], &tasks);
     cluster.wait_for(&out_of_memory, &["OUT_OF_MEMORY", "FAILED", "CANCELLED", "COMPLETED"]);
     let crashed = submit(OTHER_USER, &[], CRASH);
     cluster.wait_for(&crashed, &["FAILED"]);

@@ -10,7 +10,7 @@ use std::process::Command;
 use polymeter_e2e::browser::Browser;
 use polymeter_e2e::daemons::{Daemon, collector_with};
 use polymeter_e2e::site::{Proxy, api_config};
-use polymeter_e2e::slurm::{Cluster, OTHER_USER, USER, agent_config};
+use polymeter_e2e::slurm::{Cluster, OTHER_USER, TAKE_MEMORY, USER, agent_config};
 use polymeter_e2e::{Need, TestEnvironment, install, program, require, stored, tests, wait_until};
 use polymeter_store::reader::{PlanChangeRow, SeriesScope};
 use serde_json::{Value, json};
@@ -266,7 +266,7 @@ fn two_users_follow_their_jobs_in_the_browser() {
     require(&[Need::Root, Need::Slurm, Need::Chromium]);
     let fixture = Fixture::new();
     let released = fixture.env.path("released");
-    let over_limit = format!("{}; head -c 200M /dev/zero | tail", busy_until(&released));
+    let over_limit = format!("{}; {TAKE_MEMORY}", busy_until(&released));
     let failing = format!("{}; exit 3", busy_until(&released));
     let (first, second) = ("simulation-of-games", "analysis-of-man");
     let (first_id, first_key) = fixture.submit(USER, first, &["--mem=30"], &over_limit);

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use polymeter_e2e::cgroup;
-use polymeter_e2e::slurm::{OTHER_USER, USER};
+use polymeter_e2e::slurm::{OTHER_USER, TAKE_MEMORY, USER};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Intervention {
@@ -147,15 +147,10 @@ impl Programs<'_> {
             ],
             vec![
                 Case::of("serial code", "-c2", self.busy(6.0), &["serial-code"]).root().lasts(6.0),
-                Case::of(
-                    "out of memory",
-                    "--mem=30",
-                    "sleep 1; head -c 200M /dev/zero | tail".to_owned(),
-                    &["out-of-memory"],
-                )
-                .other()
-                .ends("OUT_OF_MEMORY")
-                .lasts(3.0),
+                Case::of("out of memory", "--mem=30", format!("sleep 1; {TAKE_MEMORY}"), &["out-of-memory"])
+                    .other()
+                    .ends("OUT_OF_MEMORY")
+                    .lasts(3.0),
             ],
             vec![Case::of("healthy, 1 core", "", self.busy(6.0), &[]).other().lasts(6.0)],
             vec![Case::of("leak", "--mem=2G", self.leaking(10.8), &["memory-growth"]).lasts(10.9)],
