@@ -4,7 +4,7 @@ use std::error::Error;
 use std::io;
 use std::thread;
 
-use polymeter_collector::limits::SESSIONS_PER_PEER;
+use polymeter_collector::limits::{PEER_QUEUE_MESSAGES, SESSIONS_PER_PEER};
 use polymeter_proto::wire::message::ToAgent;
 use serde::Deserialize;
 
@@ -129,7 +129,7 @@ pub fn store_all_through(
     kind: Kind,
     more: &str,
     script: &Script,
-    agents: Vec<MockAgent>,
+    mut agents: Vec<MockAgent>,
 ) -> Result<Taken, Box<dyn Error>> {
     let scratch = tempfile::tempdir()?;
     let store = Store::start(kind)?;
@@ -147,6 +147,8 @@ pub fn store_all_through(
     }
     let mut relays = Vec::new();
     if let (Layer::Relays, Some(collector)) = (layer, endpoints.first()) {
+        // The agents of a relay share the collector's queue for its connection, which drops what exceeds it.
+        agents.iter_mut().for_each(|agent| agent.bound_window(PEER_QUEUE_MESSAGES / SESSIONS_PER_PEER));
         for number in 0..agents.len().div_ceil(SESSIONS_PER_PEER) {
             let endpoint = format!("ipc://{}/relay{number}", scratch.path().display());
             relays.push(Relay::start(endpoint, collector)?);

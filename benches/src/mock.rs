@@ -110,10 +110,18 @@ fn announce(shapes: &[Arc<Shape>]) -> Vec<Entry> {
 }
 
 /// Unacknowledged frames of one session.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Outbox {
     sequence: u64,
     frames: VecDeque<(u64, Vec<u8>)>,
+    /// Largest number of frames that are sent before the oldest of them is acknowledged.
+    window: usize,
+}
+
+impl Default for Outbox {
+    fn default() -> Self {
+        Self { sequence: 0, frames: VecDeque::new(), window: usize::MAX }
+    }
 }
 
 impl Outbox {
@@ -155,10 +163,13 @@ impl Outbox {
     ) -> Result<Vec<Vec<u8>>, String> {
         match answer {
             ToAgent::Ack { through, .. } => {
+                let before = self.frames.len();
                 while self.frames.front().is_some_and(|(sequence, _)| sequence <= through) {
                     self.frames.pop_front();
                 }
-                Ok(Vec::new())
+                let room = before - self.frames.len();
+                let sent = self.window.saturating_sub(room);
+                Ok(self.frames.iter().skip(sent).take(room).map(|(_, bytes)| bytes.clone()).collect())
             }
             ToAgent::Resend { from, .. } => Ok(self.unacknowledged(*from)),
             ToAgent::NeedDictionary { .. } => {
@@ -172,8 +183,9 @@ impl Outbox {
         }
     }
 
+    /// Frames from `first` on, within the window.
     pub fn unacknowledged(&self, first: u64) -> Vec<Vec<u8>> {
-        let from = self.frames.iter().filter(|(sequence, _)| *sequence >= first);
+        let from = self.frames.iter().take(self.window).filter(|(sequence, _)| *sequence >= first);
         from.map(|(_, bytes)| bytes.clone()).collect()
     }
 
@@ -199,15 +211,19 @@ pub struct MockAgent {
 }
 
 impl MockAgent {
-    pub const fn new(session: SessionId, node: Identifier, version: Identifier, started_us: i64) -> Self {
+    pub fn new(session: SessionId, node: Identifier, version: Identifier, started_us: i64) -> Self {
         let descriptor = SessionDescriptor {
             node,
             agent_version: version,
             started_us,
             processors: Processors { cpus: None, cores: None, roofs: None },
         };
-        let outbox = Outbox { sequence: 0, frames: VecDeque::new() };
-        Self { session, descriptor, tick: 0, outbox, samples: 0, work: None }
+        Self { session, descriptor, tick: 0, outbox: Outbox::default(), samples: 0, work: None }
+    }
+
+    /// Bounds the frames that are sent before the oldest of them is acknowledged. None may have been sent yet.
+    pub const fn bound_window(&mut self, frames: usize) {
+        self.outbox.window = frames;
     }
 
     /// Sets the CPU time that the job takes in each further tick, in nanoseconds.
@@ -343,5 +359,23 @@ mod tests {
         assert!(agent.is_settled());
         let refused = ToAgent::Refused { reason: "why".to_owned(), frame: None };
         assert_eq!(agent.hear(&script, &refused), Err("why".to_owned()));
+    }
+
+    #[test]
+    fn each_frame_is_sent_once_when_the_window_has_room_for_it() {
+        let (script, mut agent, mut encoder) = (script(), agent(7), Encoder::default());
+        for second in 1..=7 {
+            agent.sample(&script, &mut encoder, second * 1_000_000, 1).unwrap();
+        }
+        let frames = agent.unacknowledged(0);
+        agent.bound_window(3);
+        assert_eq!(agent.unacknowledged(0), frames[..3]);
+        let mut acknowledge =
+            |through| agent.hear(&script, &ToAgent::Ack { session: SessionId(7), through }).unwrap();
+        assert_eq!(acknowledge(2), frames[3..5]);
+        assert_eq!(acknowledge(2), frames[..0]);
+        assert_eq!(acknowledge(5), frames[5..]);
+        assert_eq!(acknowledge(7), frames[..0]);
+        assert!(agent.is_settled());
     }
 }
