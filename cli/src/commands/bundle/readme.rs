@@ -109,7 +109,7 @@ pub(super) fn of_results(provenance: &Provenance) -> String {
             writeln!(text, "Run `nix run '{flake}#experiment' -- NAME again ARGUMENT...` with the name and arguments in arguments.txt.").ok();
         }
         (_, None) => text.push_str(
-            "The revision is unknown: this program was not built by the flake, or its sources had uncommitted changes. See benches/README.md in the sources for how to run experiments.\n",
+            "The program that sealed these results does not know its revision: it was not built by the flake, or its sources had uncommitted changes. Tables of polymeter-bench state the revision that measured them in their first lines. See benches/README.md in the sources for how to run experiments.\n",
         ),
     }
     text + &verification()
@@ -259,6 +259,6 @@ mod tests {
         let text = of_job(&job(None), &provenance(Some("abc")), &[]);
         assert!(text.contains("?rev=abc' -- run -o again.db -- COMMAND"), "{text}");
         assert!(of_results(&provenance(Some("abc"))).contains("?rev=abc#experiment' -- NAME"));
-        assert!(of_results(&provenance(None)).contains("revision is unknown"));
+        assert!(of_results(&provenance(None)).contains("does not know its revision"));
     }
 }
