@@ -47,8 +47,8 @@ fn main() -> ExitCode {
 
 /// A program that spends three quarters of its CPU time in one function and the rest in another, in an order
 /// that is left to chance, on as many threads as its argument says, which together use about one CPU; with a
-/// second argument it ends after that many rounds. Its loops stay in registers: the same loop over memory is a
-/// third faster in one function than in another where the CPU renames memory.
+/// second argument it ends after that many rounds. Its loops stay in registers: over memory, two equal loops did
+/// 438 and 582 additions a microsecond on an Intel Xeon; in registers their speeds differ by 1 %.
 const PROGRAM: &str = r#"
 #include <pthread.h>
 #include <stdlib.h>
@@ -84,7 +84,7 @@ int main(int argc, char **argv) {
 
 /// A program of about the same shares, whose loop takes a given CPU time in milliseconds. It counts the work
 /// of each function in a file: the shares of the time differ where the machine is taken from it in a function.
-/// Both functions do it at the same speed, since it stays in registers.
+/// The work stays in registers, as above.
 const IN_STEP: &str = r#"
 #include <fcntl.h>
 #include <stdlib.h>
