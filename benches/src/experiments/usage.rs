@@ -280,9 +280,33 @@ fn measure(url: &StoreUrl, now_s: i64, prints_plans: bool) -> Result<(), Box<dyn
 /// Results of the tests of one resource.
 #[derive(Default)]
 struct Tested {
+    proposals: u64,
     fit: u64,
-    /// Proposals as shares of the requests.
+    /// Proposals as shares of the requests, of jobs whose request is known.
     shares: Vec<f64>,
+}
+
+impl Tested {
+    /// Adds a proposal for a job, and whether the job needed no more.
+    fn add(&mut self, proposal: &Proposal, needed: f64) -> bool {
+        let is_enough = needed <= proposal.proposed;
+        self.proposals += 1;
+        self.fit += u64::from(is_enough);
+        self.shares.extend(proposal.requested.map(|requested| proposal.proposed / requested));
+        is_enough
+    }
+
+    /// Number of proposals, share that fits, and the change of the requests.
+    fn cells(self) -> [String; 3] {
+        let fit = (self.proposals > 0).then(|| format!("{:.1} %", percent(self.fit, self.proposals)));
+        let is_requested = !self.shares.is_empty();
+        let change = is_requested.then(|| format!("{:+.0} %", 100.0 * (median(self.shares) - 1.0)));
+        [Some(self.proposals.to_string()), fit, change].map(|cell| cell.unwrap_or_else(|| "-".to_owned()))
+    }
+}
+
+fn percent(part: u64, of: u64) -> f64 {
+    100.0 * to_f64(part) / to_f64(of.max(1))
 }
 
 fn backtest(url: &StoreUrl, stride: usize) -> Result<(), Box<dyn Error>> {
@@ -315,10 +339,7 @@ fn backtest(url: &StoreUrl, stride: usize) -> Result<(), Box<dyn Error>> {
             let mut fits = true;
             for (resource, tested) in resources.iter().zip(&mut tested) {
                 let Some((proposal, needed)) = of(&proposals, *resource, job) else { continue };
-                let is_enough = needed <= proposal.proposed;
-                fits &= is_enough;
-                tested.fit += u64::from(is_enough);
-                tested.shares.extend(proposal.requested.map(|requested| proposal.proposed / requested));
+                fits &= tested.add(proposal, needed);
             }
             with_proposals += u64::from(!proposals.is_empty());
             fit += u64::from(fits && !proposals.is_empty());
@@ -326,16 +347,10 @@ fn backtest(url: &StoreUrl, stride: usize) -> Result<(), Box<dyn Error>> {
         }
     }
     table::head(&["resource", "proposals", "fit", "change of the request, median"]);
-    for (resource, Tested { fit, shares }) in resources.iter().zip(tested) {
-        let count = to_f64(shares.len() as u64);
-        table::row(&[
-            resource.name().to_owned(),
-            shares.len().to_string(),
-            format!("{:.1} %", 100.0 * to_f64(fit) / count),
-            format!("{:+.0} %", 100.0 * (median(shares) - 1.0)),
-        ]);
+    for (resource, tested) in resources.iter().zip(tested) {
+        let [proposals, fit, change] = tested.cells();
+        table::row(&[resource.name().to_owned(), proposals, fit, change]);
     }
-    let percent = |part: u64, of: u64| 100.0 * to_f64(part) / to_f64(of.max(1));
     say("");
     say(&format!(
         "{jobs_tested} jobs tested, {with_proposals} with proposals: {:.1} % of these fit in all resources, {:.1} % of all",
@@ -355,4 +370,40 @@ fn of<'a>(proposals: &'a [Proposal], resource: Resource, job: &JobRow) -> Option
         Resource::Gpu => usage.gpus_used?,
     };
     Some((proposals.iter().find(|of| of.resource == resource)?, needed))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn proposal(requested: Option<f64>, proposed: f64) -> Proposal {
+        Proposal {
+            resource: Resource::Gpu,
+            requested,
+            jobs: 9,
+            median: 1.0,
+            median_interval: None,
+            most: 1.0,
+            proposed,
+            fits_at_least: 0.9,
+        }
+    }
+
+    #[test]
+    fn proposals_without_a_request_count_among_those_that_fit() {
+        let mut tested = Tested::default();
+        assert!(tested.add(&proposal(Some(4.0), 2.0), 2.0));
+        assert!(tested.add(&proposal(None, 1.0), 1.0));
+        assert!(tested.add(&proposal(None, 1.0), 0.0));
+        assert!(!tested.add(&proposal(Some(4.0), 2.0), 3.0));
+        assert_eq!(tested.cells(), ["4", "75.0 %", "-50 %"]);
+    }
+
+    #[test]
+    fn a_resource_without_requests_has_no_change() {
+        let mut tested = Tested::default();
+        assert!(!tested.add(&proposal(None, 1.0), 2.0));
+        assert_eq!(tested.cells(), ["1", "0.0 %", "-"]);
+        assert_eq!(Tested::default().cells(), ["0", "-", "-"]);
+    }
 }
