@@ -363,7 +363,8 @@ impl Sampled {
     }
 
     fn read_on(&mut self) {
-        clock::sleep(Duration::from_millis(100));
+        // As often as the agent.
+        clock::sleep(Duration::from_millis(64));
         let profile = self.read();
         self.all.extend(profile.map(|profile| *profile));
     }
@@ -581,7 +582,8 @@ fn check_loop_of_ms(loop_ms: &str) {
     // A sample stands for a period.
     let sampled_ns = sampled.samples() * Period::MILLISECOND.as_nanos();
     let figures = format!("{sampled_ns} ns of {least_ns} to {most_ns} ns, up to {stolen_ns} ns stolen");
-    let is_close = sampled_ns > least_ns - least_ns / 50 && sampled_ns < most_ns + most_ns / 50;
+    // The kernel samples by the clock, but does not count the time that is stolen: there may be a sample for it.
+    let is_close = sampled_ns > least_ns - least_ns / 50 && sampled_ns < most_ns + most_ns / 50 + stolen_ns;
     assert!(is_close, "{figures}");
     let done = [0, 1].map(|function| float(end[function] - begin[function]));
     sampled.check_share(100.0 * done[0] / (done[0] + done[1]), 5.0);
