@@ -70,14 +70,20 @@ pub(crate) fn level_sizes(parts: &[Part], now_us: i64) -> Vec<LevelSize> {
 }
 
 impl Storage {
+    /// A disk with less space is full: a checkpoint of a database may need as much.
+    pub const DISK_FULL_BYTES: u64 = 64 << 20;
+
     /// Returns the growth per day without what retention removes.
     pub fn growth_bytes(&self) -> f64 {
         self.levels.iter().map(|level| level.growth_bytes).sum()
     }
 
     /// Returns the days until `free_bytes` of disk are full, with what retention removes until then; none if
-    /// they are not full for years.
+    /// they are not full for years, and 0 if they are full already.
     pub fn days_until_full(&self, states: &[LevelState], free_bytes: u64, now_us: i64) -> Option<u32> {
+        if free_bytes < Self::DISK_FULL_BYTES {
+            return Some(0);
+        }
         let available = count(free_bytes) + count(self.free_bytes);
         (0..=FORECAST_DAYS).find(|day| {
             let grown = self.levels.iter().map(|size| {
@@ -168,12 +174,23 @@ mod tests {
 
     #[test]
     fn the_disk_is_full_unless_retention_removes_as_much() {
-        let storage = storage((0..10).map(|ago| day(ago, 100)).collect());
-        let full = |keep, free| storage.days_until_full(&states(keep), free, NOW_US);
+        let storage = storage((0..10).map(|ago| day(ago, 100_000_000)).collect());
+        let full = |keep, free_mb: u64| storage.days_until_full(&states(keep), free_mb * 1_000_000, NOW_US);
         assert_eq!(full(Keep::Forever, 1000), Some(11));
-        assert_eq!(full(Keep::Forever, 1_000_000_000), None);
+        assert_eq!(full(Keep::Forever, 1_000_000), None);
         // From the tenth day on a day is removed for each that is added.
         assert_eq!(full(Keep::Days(20), 1500), None);
         assert_eq!(full(Keep::Days(20), 900), Some(10));
+    }
+
+    #[test]
+    fn a_full_disk_is_full_today_whatever_grows() {
+        for storage in [storage((0..10).map(|ago| day(ago, 1_000_000_000)).collect()), storage(Vec::new())] {
+            for free_bytes in [0, 1, Storage::DISK_FULL_BYTES - 1] {
+                assert_eq!(storage.days_until_full(&states(Keep::Forever), free_bytes, NOW_US), Some(0));
+            }
+            let enough = storage.days_until_full(&states(Keep::Forever), Storage::DISK_FULL_BYTES, NOW_US);
+            assert_ne!(enough, Some(0));
+        }
     }
 }

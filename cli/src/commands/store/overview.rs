@@ -108,6 +108,7 @@ impl Overview {
             String::new()
         };
         let disk = match (self.disk_free_bytes, self.days_until_full) {
+            (Some(free), Some(0)) => format!("full: {} free", units::bytes(free)),
             (Some(free), Some(days)) => {
                 format!("{} free, full in {} at this growth", units::bytes(free), units::counted(days, "day"))
             }
@@ -289,10 +290,20 @@ mod tests {
     }
 
     #[test]
+    fn a_full_disk_is_called_full() {
+        for growth in [0.0, 2.6e9] {
+            let storage = storage(growth);
+            let full = Overview::new("a store".to_owned(), &storage, &states(), Vec::new(), Ok(0), NOW_US);
+            assert_eq!(full.days_until_full, Some(0));
+            assert!(full.text(None).contains("full: 0 B free\n"), "{}", full.text(None));
+        }
+    }
+
+    #[test]
     fn a_file_that_does_not_shrink_is_named() {
         let storage = Storage { returns_space: false, free_bytes: 5000, ..storage(0.0) };
         let overview =
-            Overview::new("sqlite:p.db".to_owned(), &storage, &states(), Vec::new(), Ok(1), NOW_US);
+            Overview::new("sqlite:p.db".to_owned(), &storage, &states(), Vec::new(), Ok(1 << 30), NOW_US);
         let text = overview.text(None);
         assert!(text.contains("does not shrink") && text.contains("4.88 KiB in the file"), "{text}");
         assert_eq!(overview.days_until_full, None);

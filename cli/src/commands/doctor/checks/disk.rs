@@ -3,14 +3,12 @@
 use std::path::Path;
 
 use polymeter_proto::units;
+use polymeter_store::Storage;
 
 use crate::commands::doctor::finding::Findings;
 use crate::commands::doctor::machine::Machine;
 use crate::commands::doctor::role::Role;
 use crate::disk::{Disk, disk};
-
-/// A checkpoint of a database may need as much.
-const FULL_BYTES: u64 = 64 << 20;
 
 const LITTLE_BYTES: u64 = 1 << 30;
 
@@ -41,11 +39,12 @@ fn of_relative(directory: &Path) -> &Path {
 }
 
 fn judge(space: Disk, days: Option<u32>, findings: &mut Findings) {
-    let until = days
+    let until = days.filter(|days| *days > 0);
+    let until = until
         .map_or_else(String::new, |days| format!(", full in {} at its growth", units::counted(days, "day")));
     let text = format!("{} of {} free{until}", units::bytes(space.free_bytes), units::bytes(space.bytes));
     let remedy = "enlarge the disk, or shorten [retention] and remove now: polymeter store prune";
-    if space.free_bytes < FULL_BYTES || days.is_some_and(|days| days <= DAYS.0) {
+    if space.free_bytes < Storage::DISK_FULL_BYTES || days.is_some_and(|days| days <= DAYS.0) {
         findings.problem(format!("the disk of the store is full or will soon be: {text}"), remedy);
     } else if space.free_bytes < LITTLE_BYTES || days.is_some_and(|days| days <= DAYS.1) {
         findings.warning(format!("the disk of the store will be full: {text}"), remedy);
