@@ -23,7 +23,7 @@ fn measure_all(connection: &mut dyn Connection, now_us: i64) -> Result<Storage, 
     let mut levels = level_sizes(&parts, now_us);
     if rollup_tables::exist(connection)? {
         let bytes = number(connection, "SELECT pg_total_relation_size('rollup_1h')")?;
-        levels.push(LevelSize { level: Level::Hour, bytes, growth_bytes: 0.0 });
+        levels.push(LevelSize { level: Level::Hour, bytes, growth_bytes: Some(0.0) });
     }
     let is_partitioned = "SELECT relkind = 'p' FROM pg_class WHERE oid = 'samples'::regclass";
     let table = if is_citus {

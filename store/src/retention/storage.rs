@@ -38,8 +38,8 @@ pub struct Storage {
 pub struct LevelSize {
     pub level: Level,
     pub bytes: u64,
-    /// Growth per day, the mean of the last days.
-    pub growth_bytes: f64,
+    /// Growth per day, the mean of the last days; none before there is a whole day.
+    pub growth_bytes: Option<f64>,
 }
 
 /// Returns the size of each level that has parts, and its growth in the days before `now_us`.
@@ -62,7 +62,7 @@ pub(crate) fn level_sizes(parts: &[Part], now_us: i64) -> Vec<LevelSize> {
             }
             count(bytes_of(part)) * micros(inside_us) / micros(filled_us)
         });
-        let growth_bytes = if days > 0.0 { grown.sum::<f64>() / days } else { 0.0 };
+        let growth_bytes = (days > 0.0).then(|| grown.sum::<f64>() / days);
         sizes.push(LevelSize { level, bytes: of_level().map(bytes_of).sum(), growth_bytes });
     }
     sizes.retain(|size| size.bytes > 0);
@@ -73,22 +73,23 @@ impl Storage {
     /// A disk with less space is full: a checkpoint of a database may need as much.
     pub const DISK_FULL_BYTES: u64 = 64 << 20;
 
-    /// Returns the growth per day without what retention removes.
-    pub fn growth_bytes(&self) -> f64 {
+    /// Returns the growth per day without what retention removes; none if it is not known yet.
+    pub fn growth_bytes(&self) -> Option<f64> {
         self.levels.iter().map(|level| level.growth_bytes).sum()
     }
 
     /// Returns the days until `free_bytes` of disk are full, with what retention removes until then; none if
-    /// they are not full for years, and 0 if they are full already.
+    /// they are not full for years or the growth is not known, and 0 if they are full already.
     pub fn days_until_full(&self, states: &[LevelState], free_bytes: u64, now_us: i64) -> Option<u32> {
         if free_bytes < Self::DISK_FULL_BYTES {
             return Some(0);
         }
+        self.growth_bytes()?;
         let available = count(free_bytes) + count(self.free_bytes);
         (0..=FORECAST_DAYS).find(|day| {
             let grown = self.levels.iter().map(|size| {
                 let kept_days = keep_of(states, size.level).days().map_or(*day, |days| days.min(*day));
-                size.growth_bytes * f64::from(kept_days)
+                size.growth_bytes.unwrap_or_default() * f64::from(kept_days)
             });
             let at_us = now_us + i64::from(*day) * DAY_US;
             grown.sum::<f64>() - self.removed_bytes(states, at_us) > available
@@ -164,12 +165,15 @@ mod tests {
             NOW_US,
         );
         assert_eq!(sizes.len(), 1);
-        assert!((sizes[0].growth_bytes - 100.0).abs() < 1e-6, "{sizes:?}");
+        let growth = |sizes: &[LevelSize]| sizes[0].growth_bytes.unwrap();
+        assert!((growth(&sizes) - 100.0).abs() < 1e-6, "{sizes:?}");
         // A store that began two days ago.
         let sizes = level_sizes(&[day(2, 300), day(1, 500), day(0, 10)], NOW_US);
-        assert!((sizes[0].growth_bytes - 400.0).abs() < 1e-6, "{sizes:?}");
+        assert!((growth(&sizes) - 400.0).abs() < 1e-6, "{sizes:?}");
         assert_eq!(level_sizes(&[], NOW_US), []);
-        assert!(level_sizes(&[day(0, 10)], NOW_US)[0].growth_bytes.abs() < 1e-6);
+        // An hour's growth tells nothing of a day's.
+        assert_eq!(level_sizes(&[day(0, 10)], NOW_US)[0].growth_bytes, None);
+        assert_eq!(storage(vec![day(0, 10)]).growth_bytes(), None);
     }
 
     #[test]

@@ -36,16 +36,10 @@ fn measure_all(connection: &mut dyn Connection, path: &Path, now_us: i64) -> Res
     let first = number(connection, "SELECT coalesce(min(rowid), 1) FROM samples")?;
     let last = number(connection, "SELECT coalesce(max(rowid), 0) FROM samples")?;
     let samples = (last + 1).saturating_sub(first);
-    let level = LevelSize {
-        level: Level::Samples,
-        bytes: bytes - free_bytes.min(bytes),
-        growth_bytes: if samples == 0 {
-            0.0
-        } else {
-            let of_day = samples_per_day(connection, first, last, now_us)?;
-            of_day * float(bytes - free_bytes.min(bytes)) / float(samples)
-        },
-    };
+    let used_bytes = bytes - free_bytes.min(bytes);
+    let of_day = if samples == 0 { None } else { samples_per_day(connection, first, last, now_us)? };
+    let growth_bytes = of_day.map(|of_day| of_day * float(used_bytes) / float(samples));
+    let level = LevelSize { level: Level::Samples, bytes: used_bytes, growth_bytes };
     let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     Ok(Storage {
         form: "SQLite",
@@ -62,14 +56,14 @@ fn measure_all(connection: &mut dyn Connection, path: &Path, now_us: i64) -> Res
     })
 }
 
-/// Returns the number of samples per day, the mean of the last days, at least one. Rowids are in the order of
-/// insertion, which is that of the times except for late samples.
+/// Returns the number of samples per day, the mean of the last days; none if the first is younger than a day.
+/// Rowids are in the order of insertion, which is that of the times except for late samples.
 fn samples_per_day(
     connection: &mut dyn Connection,
     first: u64,
     last: u64,
     now_us: i64,
-) -> Result<f64, DatabaseError> {
+) -> Result<Option<f64>, DatabaseError> {
     let time_of = format!(
         "SELECT max(time) FROM (SELECT time FROM samples WHERE rowid >= $1 ORDER BY rowid LIMIT {TOGETHER})"
     );
@@ -80,6 +74,9 @@ fn samples_per_day(
         Ok(time_us.unwrap_or_default())
     };
     let begin_us = (now_us - GROWTH_DAYS * DAY_US).max(time_us(first)?);
+    if begin_us > now_us - DAY_US {
+        return Ok(None);
+    }
     let (mut low, mut high) = (first, last + 1);
     while low < high {
         let middle = low.midpoint(high);
@@ -89,8 +86,8 @@ fn samples_per_day(
             low = middle + 1;
         }
     }
-    let days = float((now_us - begin_us).max(DAY_US).cast_unsigned()) / float(DAY_US.cast_unsigned());
-    Ok(float(last + 1 - low) / days)
+    let days = float((now_us - begin_us).cast_unsigned()) / float(DAY_US.cast_unsigned());
+    Ok(Some(float(last + 1 - low) / days))
 }
 
 #[expect(clippy::cast_precision_loss, reason = "an estimate")]
@@ -100,4 +97,32 @@ const fn float(number: u64) -> f64 {
 
 fn number(connection: &mut dyn Connection, select: &str) -> Result<u64, DatabaseError> {
     connection.select_one(select, &[])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sqlite::new_store;
+
+    const NOW_US: i64 = 20_000 * DAY_US;
+
+    /// Samples per day of a store with one each minute since `hours`.
+    fn per_day(hours: i64) -> Option<f64> {
+        let (_directory, mut connection) = new_store();
+        let minutes = 60 * hours;
+        let each_minute = "WITH RECURSIVE ago(minutes) AS (SELECT $1 UNION ALL SELECT minutes - 1 FROM ago WHERE minutes > 1)
+             INSERT INTO samples (time, series_id, value) SELECT ($2 - minutes * 60000000) * 1000, 1, minutes FROM ago";
+        connection.execute(each_minute, &[minutes.into(), NOW_US.into()]).unwrap();
+        samples_per_day(connection.as_mut(), 1, minutes.cast_unsigned(), NOW_US).unwrap()
+    }
+
+    #[test]
+    fn the_growth_is_known_after_a_day() {
+        assert_eq!([1, 23].map(per_day), [None, None]);
+        for days in [3, 7, 40] {
+            let of_day = per_day(24 * days).unwrap();
+            // The first time is that of the hundredth sample: one of them may be late.
+            assert!((1440.0..1440.0 * 1.03).contains(&of_day), "{days} d: {of_day}");
+        }
+    }
 }

@@ -34,9 +34,7 @@ impl StoreState {
         let agents = <dyn Read>::agents(&mut Reader::open(url)?, since_ns)?;
         let disk = disk_of(&storage);
         let free_bytes = disk.as_ref().ok().map(|disk| disk.free_bytes);
-        let days_until_full = free_bytes
-            .filter(|_| storage.growth_bytes() > 0.0)
-            .and_then(|free| storage.days_until_full(&retention, free, now_us));
+        let days_until_full = free_bytes.and_then(|free| storage.days_until_full(&retention, free, now_us));
         Ok(Self { storage, retention, missing_roles, clock_jump, agents, disk, days_until_full })
     }
 }

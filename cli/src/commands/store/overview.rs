@@ -23,11 +23,11 @@ pub(super) struct Overview {
     /// An estimate.
     samples: u64,
     jobs: u64,
-    /// Mean of the last days, without what retention removes.
-    growth_bytes_per_day: u64,
+    /// Mean of the last days, without what retention removes; null before there is a whole day.
+    growth_bytes_per_day: Option<u64>,
     disk_free_bytes: Option<u64>,
     disk_unknown: Option<String>,
-    /// Null if the disk lasts for years, or is not known.
+    /// Null if the disk lasts for years, or if it or the growth is not known.
     days_until_full: Option<u32>,
     returns_space: bool,
     levels: Vec<LevelLine>,
@@ -87,7 +87,7 @@ impl Overview {
             free_bytes: storage.free_bytes,
             samples: storage.samples,
             jobs: storage.jobs,
-            growth_bytes_per_day: whole(storage.growth_bytes()),
+            growth_bytes_per_day: storage.growth_bytes().map(whole),
             disk_free_bytes: free_bytes,
             days_until_full: free_bytes.and_then(|free| storage.days_until_full(states, free, now_us)),
             disk_unknown: disk.err().map(|reason| reason.to_string()),
@@ -107,10 +107,17 @@ impl Overview {
         } else {
             String::new()
         };
+        let growth = self.growth_bytes_per_day.map_or_else(
+            || "not known before there is a whole day of samples".to_owned(),
+            |bytes| format!("{} per day, the mean of up to 7 days", units::bytes(bytes)),
+        );
         let disk = match (self.disk_free_bytes, self.days_until_full) {
             (Some(free), Some(0)) => format!("full: {} free", units::bytes(free)),
             (Some(free), Some(days)) => {
                 format!("{} free, full in {} at this growth", units::bytes(free), units::counted(days, "day"))
+            }
+            (Some(free), None) if self.growth_bytes_per_day.is_none() => {
+                format!("{} free", units::bytes(free))
             }
             (Some(free), None) => {
                 format!("{} free, not full within ten years at this growth", units::bytes(free))
@@ -126,10 +133,7 @@ impl Overview {
             vec!["size".to_owned(), format!("{}{of_samples}", units::bytes(self.bytes))],
             vec!["samples".to_owned(), samples],
             vec!["jobs".to_owned(), format!("{}, {} kept", self.jobs, self.kept_jobs.len())],
-            vec![
-                "growth".to_owned(),
-                format!("{} per day, the mean of the last 7 days", units::bytes(self.growth_bytes_per_day)),
-            ],
+            vec!["growth".to_owned(), growth],
             vec!["disk".to_owned(), disk],
         ];
         if self.free_bytes > 0 {
@@ -238,7 +242,8 @@ mod tests {
 
     const NOW_US: i64 = 20_779 * DAY_US + DAY_US / 3;
 
-    fn storage(growth_bytes: f64) -> Storage {
+    fn storage(growth_bytes: impl Into<Option<f64>>) -> Storage {
+        let growth_bytes = growth_bytes.into();
         let level = |level, bytes, growth_bytes| LevelSize { level, bytes, growth_bytes };
         Storage {
             form: "PostgreSQL with a partition per day",
@@ -250,7 +255,7 @@ mod tests {
             jobs: 100_000,
             levels: vec![
                 level(Level::Samples, 240_000_000_000, growth_bytes),
-                level(Level::TenSeconds, 50_000_000_000, growth_bytes / 5.0),
+                level(Level::TenSeconds, 50_000_000_000, growth_bytes.map(|bytes| bytes / 5.0)),
             ],
             parts: Vec::new(),
             directory: Err("the server is reached over the network"),
@@ -291,12 +296,27 @@ mod tests {
 
     #[test]
     fn a_full_disk_is_called_full() {
-        for growth in [0.0, 2.6e9] {
+        for growth in [None, Some(0.0), Some(2.6e9)] {
             let storage = storage(growth);
             let full = Overview::new("a store".to_owned(), &storage, &states(), Vec::new(), Ok(0), NOW_US);
             assert_eq!(full.days_until_full, Some(0));
             assert!(full.text(None).contains("full: 0 B free\n"), "{}", full.text(None));
         }
+    }
+
+    #[test]
+    fn a_store_of_hours_has_no_forecast() {
+        let young = Overview::new(
+            "a store".to_owned(),
+            &storage(None::<f64>),
+            &states(),
+            Vec::new(),
+            Ok(1 << 40),
+            NOW_US,
+        );
+        let text = young.text(None);
+        assert_eq!((young.growth_bytes_per_day, young.days_until_full), (None, None));
+        assert!(text.contains("not known before") && text.contains("1 TiB free\n"), "{text}");
     }
 
     #[test]
