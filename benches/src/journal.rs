@@ -34,11 +34,7 @@ impl Journal {
         }
         let mut text = String::new();
         file.read_to_string(&mut text)?;
-        let whole = whole(&text, head).ok_or_else(|| {
-            io::Error::other(
-                "it has results of another experiment, machine, revision or seed; choose another directory",
-            )
-        })?;
+        let whole = whole(&text, head).ok_or_else(|| io::Error::other(difference(&text, head)))?;
         file.set_len(whole.len() as u64)?;
         file.seek(SeekFrom::End(0))?;
         if whole.is_empty() {
@@ -64,6 +60,14 @@ fn head(description: &str, columns: &str) -> String {
     head.push_str("# experiment:\n");
     description.lines().for_each(|line| head.push_str(&format!("#| {line}\n")));
     head + columns + "\n"
+}
+
+/// Says in what the head of a file is another one.
+fn difference(text: &str, head: &str) -> String {
+    let (there, here) =
+        text.lines().zip(head.lines()).find(|(there, here)| there != here).unwrap_or_default();
+    let [there, here] = [there, here].map(|line| line.trim_start_matches(['#', '|', ' ']));
+    format!("it has results with `{there}`, and this would add some with `{here}`; choose another directory")
 }
 
 /// The complete lines of `text` with the head; a kill may have truncated the last line. Empty if the head
@@ -110,6 +114,12 @@ mod tests {
         assert!(text.ends_with("#| seed = 1\nrun,wall_s\n1,1.5\n2,0.25\n"), "{text}");
         let error = Journal::open(&path, "seed = 2", "run,wall_s").unwrap_err().to_string();
         assert!(error.contains("runs.csv") && error.contains("another directory"), "{error}");
+        assert!(
+            error.contains("results with `seed = 1`, and this would add some with `seed = 2`"),
+            "{error}"
+        );
+        let error = Journal::open(&path, "seed = 1", "run,cpu_s").unwrap_err().to_string();
+        assert!(error.contains("`run,wall_s`, and this would add some with `run,cpu_s`"), "{error}");
         assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
     }
 }

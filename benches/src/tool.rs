@@ -50,13 +50,21 @@ pub struct RunningTool<'a> {
 impl Tool {
     /// True if it is installed and can work on this machine.
     pub fn is_here(&self) -> bool {
-        self.needs.as_deref().is_none_or(is_program_here) && self.works_here()
+        self.needs.as_deref().is_none_or(is_program_here) && self.fault().is_none()
     }
 
-    /// Runs the command that tests the machine.
-    pub fn works_here(&self) -> bool {
-        let quiet = |script: &String| shell(script, &[]).stderr(Stdio::null()).status();
-        self.works.as_ref().is_none_or(|script| quiet(script).is_ok_and(|status| status.success()))
+    /// Runs the command that tests the machine. Returns the last line that it printed to stderr, or how it
+    /// ended, if it fails.
+    pub fn fault(&self) -> Option<String> {
+        let test = shell(self.works.as_ref()?, &[]).stdout(Stdio::null()).stderr(Stdio::piped()).output();
+        let test = match test {
+            Ok(test) if test.status.success() => return None,
+            Ok(test) => test,
+            Err(error) => return Some(error.to_string()),
+        };
+        let errors = String::from_utf8_lossy(&test.stderr);
+        let last = errors.lines().map(str::trim).rfind(|line| !line.is_empty());
+        Some(last.map_or_else(|| format!("its test ended with {}", test.status), str::to_owned))
     }
 
     /// Runs `start` to its end with additional environment variables, and returns what it printed. Fails if
@@ -226,7 +234,11 @@ mod tests {
     fn a_tool_that_does_not_start_is_an_error_and_a_missing_program_is_detected() {
         assert!(tool("exit 3", None).start(Vec::new()).is_err());
         assert!(tool("true", None).start(Vec::new()).is_ok());
-        assert!(!Tool { works: Some("false".to_owned()), ..tool("", None) }.works_here());
+        let fault = |test: &str| Tool { works: Some(test.to_owned()), ..tool("", None) }.fault();
+        assert_eq!(fault("echo noise >&2"), None);
+        assert_eq!(fault("exit 3").as_deref(), Some("its test ended with exit status: 3"));
+        let of_python = "printf 'Traceback:\\n  line 1\\nModuleNotFoundError: no pcp\\n\\n' >&2; exit 1";
+        assert_eq!(fault(of_python).as_deref(), Some("ModuleNotFoundError: no pcp"));
         assert!(!Tool { needs: Some("no-such-program-anywhere".to_owned()), ..tool("", None) }.is_here());
         assert!(Tool { needs: Some("sh".to_owned()), ..tool("", None) }.is_here());
     }

@@ -176,11 +176,9 @@ fn rerun(arguments: &Arguments, name: &str, text: &str, paper: &Paper) -> Result
 /// Measures all runs that the file of results does not have yet.
 fn measure(paper: &Paper, text: &str, is_quick: bool, out: &Path) -> Result<Results, Box<dyn Error>> {
     let runs = paper.runs();
-    let left_out =
-        paper.cells.iter().filter_map(|cell| Some((&cell.setting, &cell.tool, paper.missing(cell)?)));
-    let left_out: String = left_out
-        .map(|(setting, tool, missing)| format!("left out: {setting} ({tool}): {missing}\n"))
-        .collect();
+    let left_out = paper.cells.iter().filter(|cell| paper.missing(cell).is_some());
+    let left_out: String =
+        left_out.map(|cell| format!("left out: {} ({})\n", cell.setting, cell.tool)).collect();
     let quick = if is_quick { ", short" } else { "" };
     let description = format!(
         "{text}\nseed {}, seconds {}, command {}{quick}\n{left_out}",

@@ -233,8 +233,8 @@ impl Paper {
         {
             return Some(format!("`{program}` is not installed"));
         }
-        let unfit = tools.iter().find(|tool| !tool.works_here());
-        unfit.map(|tool| format!("{} does not work on this machine", tool.name))
+        let mut faults = tools.iter().filter_map(|tool| Some((&tool.name, tool.fault()?)));
+        faults.next().map(|(tool, fault)| format!("{tool} does not work on this machine: {fault}"))
     }
 
     /// All runs of the cells that this machine can measure: each replicate has every cell once, in its own
@@ -312,7 +312,9 @@ mod tests {
         let reads = "[[cell]]\nsetting = '1'\ntool = 'b'\nmeasure = 'reads'\n[[cell]]\nsetting = '2'\ntool = 'b'\nmeasure = 'reads'\n";
         let unfit = "[[tool]]\nname = 'b'\nstart = 'x'\nworks = 'exit 1'\n";
         let paper = Paper::parse(&format!("{HEAD}{reads}{unfit}")).unwrap();
-        assert_eq!(paper.missing(&paper.cells[0]).as_deref(), Some("b does not work on this machine"));
+        let missing = paper.missing(&paper.cells[0]);
+        let fault = "b does not work on this machine: its test ended with exit status: 1";
+        assert_eq!(missing.as_deref(), Some(fault));
         let paper =
             Paper { selected: vec!["2".to_owned()], ..Paper::parse(&format!("{HEAD}{reads}")).unwrap() };
         assert_eq!(paper.runs().iter().map(|run| run.cell).collect::<Vec<_>>(), [1, 1, 1]);
