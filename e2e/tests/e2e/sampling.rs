@@ -1,6 +1,7 @@
 //! From the kernel to the database: every value equals the kernel's, and every deadline is accounted for.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -13,6 +14,7 @@ use polymeter_e2e::workload::{Sleeper, Workload};
 use polymeter_e2e::{Need, TestEnvironment, pause, require, skip, wait_until};
 use polymeter_proto::catalogue::{self, Origin};
 use polymeter_proto::ledger::Tally;
+use polymeter_service::clock;
 use polymeter_store::reader::SeriesScope;
 use rustix::process::Pid;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
@@ -175,10 +177,12 @@ fn every_deadline_is_stored_or_counted() {
     let agent = Agent::start(&env, &Plan { collector: &endpoint, jobs: &[], baseline: &baseline });
     // A registered job has its first and its last sample off the grid, and all its cgroups from the
     // beginning.
+    let begin_us = clock::realtime_us();
     let answer = agent.ask(&json!({"verb": "register", "job": "1", "cgroups": job.directories}));
     assert_eq!(answer["answer"], "registered", "{answer}");
     pause(4_000);
     assert_eq!(agent.ask(&json!({"verb": "unregister", "job": "1"}))["answer"], "done");
+    let tracked_us = begin_us..clock::realtime_us();
     let ended = stored::wait_for_end(&env, "1");
     let mut reader = env.reader();
     let samples = stored::samples(&mut reader, SeriesScope::Job(ended.job_key));
@@ -186,7 +190,7 @@ fn every_deadline_is_stored_or_counted() {
     for (metric, period_us, source) in DEADLINE_METRICS {
         let times: Vec<i64> =
             samples[&(metric.to_owned(), String::new())].points.iter().map(|point| point.0).collect();
-        assert_on_grid(metric, &times, period_us, &ledger[source]);
+        assert_on_grid(metric, &times, period_us, &ledger[source], &tracked_us);
     }
     assert_eq!((samples.len(), ledger.len()), (DEADLINE_METRICS.len(), DEADLINE_METRICS.len()));
     let sum = stored::sum(&ledger);
@@ -197,9 +201,9 @@ fn every_deadline_is_stored_or_counted() {
     collector.terminate();
 }
 
-/// Checks that every sample except the first and the last has a deadline of its own, and that the missed
-/// deadlines between these two were counted.
-fn assert_on_grid(metric: &str, times_us: &[i64], period_us: i64, tally: &Tally) {
+/// Checks that every sample except the first and the last has a deadline of its own, that the missed deadlines
+/// between these two were counted, and none was that is outside of the time in which the job was tracked.
+fn assert_on_grid(metric: &str, times_us: &[i64], period_us: i64, tally: &Tally, tracked_us: &Range<i64>) {
     /// Permitted difference between the grid, which is set once, and the wall clock, in microseconds.
     const SKEW_US: i64 = 20;
     assert_eq!(tally.taken, times_us.len() as u64, "{metric}: {tally:?}");
@@ -219,14 +223,16 @@ fn assert_on_grid(metric: &str, times_us: &[i64], period_us: i64, tally: &Tally)
         "{metric}: {out_of_turn} of {} samples keep no deadline",
         times_us.len()
     );
-    let (first, last) = (times_us[0], times_us[times_us.len() - 1]);
-    let deadlines = last / period_us - first / period_us;
+    let deadlines = |begin_us: i64, end_us: i64| end_us / period_us - begin_us / period_us;
+    let between = deadlines(times_us[0], times_us[times_us.len() - 1]);
     let accounted = times_us.len() as i64 - 2 + missed;
-    // The first and the last sample are dated shortly after the deadlines begin and end to count.
+    // The first and the last sample are dated shortly after the deadlines begin and end to count. Beside other
+    // programs the agent may lose its CPU meanwhile: what it misses then is outside of these two.
     let edges = if period_us < 1_000 { 5 } else { 1 };
+    let most = deadlines(tracked_us.start, tracked_us.end).max(between) + edges;
     assert!(
-        (deadlines - edges..=deadlines + edges).contains(&accounted),
-        "{metric}: {accounted} of {deadlines} deadlines are accounted for, {tally:?}"
+        (between - edges..=most).contains(&accounted),
+        "{metric}: {accounted} of {between} to {most} deadlines are accounted for, {tally:?}"
     );
 }
 
